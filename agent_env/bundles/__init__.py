@@ -1,0 +1,1 @@
+"""Bundles of tasks that ship with the package."""

@@ -1,0 +1,1 @@
+"""Trainer adapters, and the programs that a job runs."""

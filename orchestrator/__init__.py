@@ -1,0 +1,1 @@
+"""Runs GPU jobs under a spend cap: plan, reserve, launch, watch, tear down, pull."""

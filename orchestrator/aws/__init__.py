@@ -1,0 +1,1 @@
+"""The only importer of boto3 on the controller."""

@@ -1,0 +1,148 @@
+"""Every way the orchestrator can fail, one class per thing a person would do differently.
+
+GpurunError
+├── RunbookError          3  the runbook is wrong; nothing was created
+├── OverCap               4  the worst case doesn't fit under the cap; nothing was created
+├── CatalogError          5  no price, a stale price, or an instance the region doesn't offer
+├── CredentialsError      6  no or refused credentials
+├── CapacityError         7  no zone, fallback or region has the instance now
+├── QuotaError            8  the account's quota is too small
+├── RunNotFound           9  no such run in any bucket of this account
+├── BucketError          10  the results bucket isn't ours
+├── JobsFailed           11  the run ended; at least one job didn't
+├── ResultsPartial       12  verified what there is, but not every job is complete
+├── ResultsMissing       13  nothing was committed
+├── TeardownError        14  alarm: something is left in the account
+├── CloudError           15  the local cloud isn't there or doesn't answer
+├── RemoteError          16  SSH to a box failed
+├── NotConfirmed         17  money would be spent and nobody said yes
+├── ExpectationMissed    18  every job ended, but a result lies outside what the runbook expects
+├── LaunchError          19  EC2 refused the launch for a reason another zone can't cure
+└── ResultsCorrupt       20  bytes in the bucket don't match their manifest
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class GpurunError(Exception):
+    """What happened, and the command to type next (`hint`)."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class RunbookError(GpurunError):
+    """The runbook is wrong: file, line, field and the fix are in the message."""
+
+    exit_code = 3
+
+
+class OverCap(GpurunError):
+    """The worst case is more than the cap; refused before the first call."""
+
+    exit_code = 4
+
+
+class CatalogError(GpurunError):
+    """No price, a stale price, or an instance that the region doesn't offer."""
+
+    exit_code = 5
+
+
+class CredentialsError(GpurunError):
+    """AWS credentials are missing, expired or refused."""
+
+    exit_code = 6
+
+
+class CapacityError(GpurunError):
+    """Neither a zone nor a fallback has the instance now."""
+
+    exit_code = 7
+
+
+class QuotaError(GpurunError):
+    """The account's vCPU quota is smaller than the plan needs."""
+
+    exit_code = 8
+
+
+class RunNotFound(GpurunError):
+    """No bucket of this account holds a run of that id."""
+
+    exit_code = 9
+
+
+class BucketError(GpurunError):
+    """The results bucket belongs to someone else or can't be used."""
+
+    exit_code = 10
+
+
+class JobsFailed(GpurunError):
+    """The run is over and cleaned up, but at least one job didn't finish."""
+
+    exit_code = 11
+
+
+class ResultsPartial(GpurunError):
+    """Every byte there is was verified, but not every job is complete."""
+
+    exit_code = 12
+
+
+class ResultsMissing(GpurunError):
+    """No job has committed a manifest."""
+
+    exit_code = 13
+
+
+class TeardownError(GpurunError):
+    """Alarm: something with the run's tag is left; the message lists it by id."""
+
+    exit_code = 14
+
+
+class CloudError(GpurunError):
+    """The local cloud isn't running or doesn't answer."""
+
+    exit_code = 15
+
+
+class RemoteError(GpurunError):
+    """SSH to a box failed; results don't depend on it."""
+
+    exit_code = 16
+
+
+class NotConfirmed(GpurunError):
+    """Money would be spent and nobody said yes."""
+
+    exit_code = 17
+
+
+class ExpectationMissed(GpurunError):
+    """Every job ended, but a number lies outside what the runbook expects."""
+
+    exit_code = 18
+
+
+class LaunchError(GpurunError):
+    """EC2 refused the launch for a reason that another zone can't cure."""
+
+    exit_code = 19
+
+
+class ResultsCorrupt(GpurunError):
+    """Bytes in the bucket don't match the manifest that names them."""
+
+    exit_code = 20
