@@ -1,0 +1,130 @@
+"""A bundle: named splits of tasks, how to open one, and what their scores are worth.
+
+Bundles are found by name at run time (entry point group `agent_env.bundles`, `module:attribute`,
+or a folder), so that nothing in the framework imports one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import random
+import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from agent_env.errors import BundleError, RewardUndefined
+from agent_env.task import Task
+from agent_env.types import TaskData, ToolSpec
+
+GROUP = "agent_env.bundles"
+
+
+class Bundle:
+    """Subclass it, set `name` and `splits`, write `tasks` and `open`."""
+
+    name: str
+    splits: tuple[str, ...]
+
+    def tasks(self, split: str) -> Sequence[TaskData]:
+        """The tasks of a split, in order: `tasks(split)[i].index == i`. Raises KeyError."""
+        raise NotImplementedError(f"{type(self).__name__} has no tasks()")
+
+    def open(self, data: TaskData) -> Task:
+        """A new episode of that task, not yet reset. Splits may differ in their class."""
+        raise NotImplementedError(f"{type(self).__name__} has no open()")
+
+    def tools(self, split: str) -> list[ToolSpec]:
+        """What the model may call in that split; the tasks of one split share their tools."""
+        return type(self.open(self.tasks(split)[0])).tools()
+
+    def expert(
+        self, data: TaskData, *, noise: float, rng: random.Random
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """Good tool calls for the task, for a warm start; `noise` in [0, 1] spoils them."""
+        raise NotImplementedError(f"the bundle {self.name} has no expert")
+
+    def reward(self, scores: dict[str, float]) -> float | None:
+        """One reward in [0, 1] from a task's scores, None for unscored.
+
+        Raises RewardUndefined when there isn't exactly one score; override it to weigh several.
+        """
+        if len(scores) != 1:
+            ids = ", ".join(sorted(scores)) or "none"
+            raise RewardUndefined(f"{self.name}: one score is a reward, the task recorded: {ids}")
+        return next(iter(scores.values()))
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of every task and tool of every split: equal hashes mean equal tasks."""
+        digest = hashlib.sha256()
+        for split in self.splits:
+            parts = [task.model_dump(mode="json") for task in self.tasks(split)]
+            parts += [spec.model_dump(mode="json") for spec in self.tools(split)]
+            for part in parts:
+                digest.update(json.dumps(part, sort_keys=True).encode() + b"\n")
+        return digest.hexdigest()
+
+
+def load_bundle(ref: str | Path | Bundle) -> Bundle:
+    """The bundle that `ref` names.
+
+    `ref` is an installed bundle's name, `module:attribute`, or a folder with an `__init__.py`
+    that defines `bundle`. Raises BundleError, with the known names.
+    """
+    if isinstance(ref, Bundle):
+        return ref
+    text = str(ref)
+    if (Path(text) / "__init__.py").is_file():
+        found = getattr(_import_folder(Path(text).resolve()), "bundle", None)
+    elif ":" in text:
+        module, _, attribute = text.partition(":")
+        found = getattr(_import(module, text), attribute, None)
+    else:
+        found = _by_name(text)
+    if not isinstance(found, Bundle):
+        raise BundleError(f"{text!r} names {found!r}, which is not a Bundle")
+    return found
+
+
+def _by_name(name: str) -> object:
+    installed = entry_points(group=GROUP)
+    if name in installed.names:
+        return installed[name].load()
+    # A box runs the bare source tree: nothing is installed there, so no entry points exist.
+    if name.isidentifier() and importlib.util.find_spec(f"{GROUP}.{name}"):
+        return getattr(_import(f"{GROUP}.{name}", name), "bundle", None)
+    known = ", ".join(sorted(installed.names)) or "none"
+    raise BundleError(
+        f"no bundle {name!r}; installed: {known}; or give module:attribute or a folder"
+    )
+
+
+def _import(module: str, ref: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise BundleError(f"{ref!r}: no module {error.name!r}") from error
+
+
+def _import_folder(folder: Path) -> ModuleType:
+    name = f"agent_env_bundle_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, folder / "__init__.py")
+    if spec is None or spec.loader is None:
+        raise BundleError(f"{folder} can't be imported")
+    module = importlib.util.module_from_spec(spec)
+    # Registered before it runs, so that the folder's modules can import one another.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,83 @@
+"""Every way agent_env can fail, one class per thing a person or a trainer would do differently.
+
+AgentEnvError
+├── BundleError            the bundle can't be found, or its definition is wrong
+├── TaskNotFound           no such split or index; the message names the nearest
+├── ToolError              a tool's answer to the model: what was wrong with the call
+│   ├── ToolNotFound
+│   └── InvalidArguments
+├── RewardUndefined        several scores and nothing that says how they make one reward
+└── SessionError           between a client and its server; the rollout is unscored
+    ├── ServerDown         refuses connections, or doesn't answer in time
+    ├── AtCapacity         the server is there, all its sessions are taken
+    ├── SessionLost        the connection of a running episode broke
+    ├── StepTimeout        no reply within the call's budget
+    ├── NotReset           a step before the first reset
+    ├── EpisodeFailed      the environment itself failed; the episode can't go on
+    └── ProtocolError      the server refused the frame, or sent one that can't be read
+"""
+
+from __future__ import annotations
+
+
+class AgentEnvError(Exception):
+    """Base of all errors raised by agent_env on purpose."""
+
+
+class BundleError(AgentEnvError):
+    """The bundle can't be found, or its definition is wrong."""
+
+
+class TaskNotFound(AgentEnvError):
+    """The bundle has no such split, or the split no such index."""
+
+
+class ToolError(AgentEnvError):
+    """Raised by a task's tool: the model reads the message and the episode goes on.
+
+    Anything else that a tool raises is a fault of the environment: the episode ends unscored.
+    """
+
+
+class ToolNotFound(ToolError):
+    """The task has no tool of that name."""
+
+
+class InvalidArguments(ToolError):
+    """The arguments don't fit the tool's schema."""
+
+
+class RewardUndefined(AgentEnvError):
+    """A task recorded several scores and nothing says which of them is the reward."""
+
+
+class SessionError(AgentEnvError):
+    """Something between a client and its server failed; never the model's doing."""
+
+
+class ServerDown(SessionError):
+    """The server refuses connections, or doesn't answer."""
+
+
+class AtCapacity(SessionError):
+    """Every session of the server is taken."""
+
+
+class SessionLost(SessionError):
+    """The connection of a running episode broke, and the episode with it."""
+
+
+class StepTimeout(SessionError):
+    """No reply within the call's budget; whether the step applied is unknown."""
+
+
+class NotReset(SessionError):
+    """A step on a session that was never reset."""
+
+
+class EpisodeFailed(SessionError):
+    """The environment failed in mid-episode."""
+
+
+class ProtocolError(SessionError):
+    """A frame was refused or can't be read."""

@@ -1,0 +1,159 @@
+"""A task: the behaviour half of `TaskData`. Knows no LLM, no server and no trainer.
+
+A tool is a method marked `@tool` with typed arguments and a Google docstring; its JSON schema is
+made once, when the class is defined, so that a mistake shows at import and not in a training run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from agent_env.docstring import parse_docstring
+from agent_env.errors import BundleError, InvalidArguments, ToolNotFound
+from agent_env.types import RESERVED_TOOLS, TaskData, ToolSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MARK = "__agent_env_tool__"
+
+
+def tool(method: F) -> F:
+    """Offer a method of a `Task` to the model.
+
+    Every argument needs a type and a line under `Args:`; the text above it is the description.
+    The return value reaches the model as it is when it is a str, as JSON otherwise.
+    """
+    setattr(method, _MARK, True)
+    return method
+
+
+class _Tool(NamedTuple):
+    spec: ToolSpec
+    arguments: type[BaseModel]
+
+
+class Task:
+    """One episode of one task. Subclasses add tools and `score`."""
+
+    done: bool = False
+    """True once a tool call has ended the episode; looked at after each call."""
+
+    _tools: ClassVar[dict[str, _Tool]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._tools = {name: _build(cls, name, method) for name, method in _marked(cls)}
+
+    def __init__(self, data: TaskData) -> None:
+        self.data = data
+
+    def reset(self, seed: int | None) -> str | None:  # noqa: ARG002
+        """Start (again). Returns text to be appended to the task's prompt, or None."""
+        return None
+
+    def end_turn(self, response: str) -> str | None:  # noqa: ARG002
+        """Take the model's answer. Returns the next turn's prompt; None ends the episode."""
+        return None
+
+    def score(self) -> dict[str, float]:
+        """Scores by id, each in [0, 1]; asked for once, after the episode has ended."""
+        raise NotImplementedError(f"{type(self).__name__} has no score()")
+
+    @classmethod
+    def tools(cls) -> list[ToolSpec]:
+        """The tools in the order in which the class defines them."""
+        return [entry.spec for entry in cls._tools.values()]
+
+    def call_tool(self, name: str, args: dict[str, Any]) -> str:
+        """Validate the arguments, run the tool, return what the model reads.
+
+        Raises ToolNotFound, InvalidArguments, or whatever the tool raises.
+        """
+        entry = self._tools.get(name)
+        if entry is None:
+            raise ToolNotFound(_unknown_tool(name, list(self._tools)))
+        try:
+            model = entry.arguments.model_validate(args)
+        except ValidationError as error:
+            raise InvalidArguments(_complaint(name, error)) from None
+        values = {field: getattr(model, field) for field in entry.arguments.model_fields}
+        result = getattr(self, name)(**values)
+        return result if isinstance(result, str) else json.dumps(result)
+
+
+def _marked(cls: type[Task]) -> list[tuple[str, Callable[..., Any]]]:
+    """Tools in order of definition, base classes first; an override keeps its base's place."""
+    names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
+    methods = ((name, getattr(cls, name)) for name in names)
+    return [(name, method) for name, method in methods if getattr(method, _MARK, False)]
+
+
+def _build(cls: type[Task], name: str, method: Callable[..., Any]) -> _Tool:
+    where = f"{cls.__module__}.{cls.__qualname__}.{name}"
+    if name in RESERVED_TOOLS or name.startswith("_"):
+        raise BundleError(f"{where}: a tool can't be named {name!r}, rename the method")
+    doc = parse_docstring(method.__doc__ or "")
+    if not doc.description:
+        raise BundleError(f"{where}: a tool needs a docstring, the model reads it")
+    arguments = _arguments_model(where, method, doc.arguments)
+    schema = _without_titles(arguments.model_json_schema())
+    schema.pop("additionalProperties", None)
+    return _Tool(ToolSpec(name=name, description=doc.description, input_schema=schema), arguments)
+
+
+def _arguments_model(
+    where: str, method: Callable[..., Any], described: dict[str, str]
+) -> type[BaseModel]:
+    hints = get_type_hints(method, include_extras=True)
+    fields: dict[str, Any] = {}
+    for parameter in list(inspect.signature(method).parameters.values())[1:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise BundleError(f"{where}: *args and **kwargs have no schema, name the arguments")
+        if parameter.name not in hints:
+            raise BundleError(f"{where}: the argument {parameter.name!r} has no type")
+        if parameter.name not in described:
+            raise BundleError(f"{where}: no line for {parameter.name!r} under Args:")
+        default = ... if parameter.default is parameter.empty else parameter.default
+        field = Field(default, description=described[parameter.name])
+        fields[parameter.name] = (hints[parameter.name], field)
+    # Lax on purpose: XML-style tool calls carry no types, so "7" and 7 are the same argument.
+    config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, protected_namespaces=())
+    return create_model(f"{method.__name__}_arguments", __config__=config, **fields)
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """Pydantic's schema less its generated titles; a property called `title` stays."""
+
+    def clean(node: Any, *, is_schema: bool) -> Any:
+        if isinstance(node, list):
+            return [clean(item, is_schema=True) for item in node]
+        if not isinstance(node, dict):
+            return node
+        return {
+            key: clean(value, is_schema=key not in ("properties", "$defs"))
+            for key, value in node.items()
+            if not (is_schema and key == "title")
+        }
+
+    cleaned: dict[str, Any] = clean(schema, is_schema=True)
+    return cleaned
+
+
+def _unknown_tool(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
+    return f"there is no tool {name!r}; {hint}"
+
+
+def _complaint(name: str, error: ValidationError) -> str:
+    faults = (
+        f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
+        for fault in error.errors(include_url=False, include_input=False)
+    )
+    return f"{name}: " + "; ".join(faults)
