@@ -1,0 +1,122 @@
+# `make help` lists the targets. Needs Linux, Python 3.11 or newer with pip and venv, and make.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+CLOUD ?= local
+CAP ?=
+RUN ?=
+JOBS ?= 2
+
+BIN := .venv/bin
+GPURUN := $(BIN)/gpurun
+WHEELS := .wheels
+CODE := orchestrator agent_env benchmarks tests
+PIP_QUIET := --quiet --disable-pip-version-check --only-binary :all:
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-build
+LOCK_ANY := $(LOCK) --universal --python-version 3.11
+
+# Local boxes install their pins from here, so that a box needs no network.
+export GPURUN_WHEELS ?= $(CURDIR)/$(WHEELS)
+
+##@ Start here
+.PHONY: help setup train-setup
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/.installed ## Make .venv from the hash lock (idempotent)
+
+train-setup: .venv-train/.installed ## Make .venv-train: torch and TRL on the CPU, for the tests of the training helpers
+
+##@ Run
+.PHONY: gpu-proof pull sweep cloud-stop
+ifeq ($(CLOUD),aws)
+gpu-proof: setup ## The main job: rehearsal on the local cloud; CLOUD=aws CAP=40 runs it on AWS (asks first)
+	@test -n "$(CAP)" || { echo "CLOUD=aws spends money: say how much at most, e.g. CAP=40" >&2; exit 2; }
+	$(GPURUN) up runbooks/gpu-proof.yaml --cloud aws --cap $(CAP)
+else
+gpu-proof: setup $(WHEELS)/cpu/.complete
+	$(GPURUN) up runbooks/rehearsal.yaml --cloud $(CLOUD) $(if $(CAP),--cap $(CAP)) --yes
+endif
+
+pull: setup ## Pull a run's results: RUN=id
+	@test -n "$(RUN)" || { echo "which run? make pull RUN=<run id>" >&2; exit 2; }
+	$(GPURUN) pull $(RUN) --cloud $(CLOUD)
+
+sweep: setup ## End whatever carries our tag and is past its expiry
+	$(GPURUN) sweep --cloud $(CLOUD)
+
+cloud-stop: setup ## Stop the local cloud and its boxes
+	$(GPURUN) cloud stop
+
+##@ Develop
+.PHONY: fmt lint types imports shell check test quick test-train bench readme lock clean
+fmt: setup ## Format and sort
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix --quiet $(CODE) || true
+
+lint: setup ## ruff
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+types: setup ## mypy --strict
+	$(BIN)/mypy
+
+imports: setup ## import-linter: the layers of docs/architecture.md
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+shell: setup ## shellcheck: the scripts as they are rendered, and our own
+	$(BIN)/shellcheck --shell=bash .ci/run $$(git ls-files 'tests/golden/*.sh' '*.sh' | sort -u)
+
+check: lint types imports shell ## Everything that needs no running
+
+test: setup train-setup ## All tests: the main ones, then those that train
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
+	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
+
+quick: setup ## The tests that start no box and train nothing
+	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not aws and not gpu"
+
+test-train: train-setup ## Only the tests that need torch and TRL
+	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
+
+bench: setup train-setup ## Measurements: how fast the command answers, how much the model learns
+	$(BIN)/python -m benchmarks
+
+readme: setup ## Write the README's tables anew from the command's own output
+	$(BIN)/python -m benchmarks.readme
+
+lock: setup ## Lock again; PyTorch's CPU wheel is found where pip finds it (PIP_FIND_LINKS)
+	$(LOCK_ANY) pyproject.toml --extra local --extra dev -o requirements/dev.txt
+	$(LOCK_ANY) requirements/wheels.in -c requirements/dev.txt -o requirements/wheels.txt
+	$(LOCK_ANY) requirements/train.in -c requirements/dev.txt -o requirements/train.txt
+	UV_FIND_LINKS="$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-}}" $(LOCK_ANY) templates/pins/cpu.in -o templates/pins/cpu.txt
+	$(LOCK) templates/pins/unsloth.in --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
+	  -o templates/pins/unsloth.txt
+
+clean: ## Remove what make made (not your results, not the local cloud's state)
+	rm -rf .venv .venv-train $(WHEELS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.installed: requirements/dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install $(PIP_QUIET) --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(WHEELS)/cpu/.complete: templates/pins/cpu.txt requirements/wheels.txt
+	rm -rf $(WHEELS)/cpu && mkdir -p $(WHEELS)/cpu
+	$(PYTHON) -m pip download $(PIP_QUIET) --require-hashes --no-deps -d $(WHEELS)/cpu \
+	  -r templates/pins/cpu.txt -r requirements/wheels.txt
+	touch $@
+
+.venv-train/.installed: $(WHEELS)/cpu/.complete requirements/train.txt pyproject.toml
+	test -x .venv-train/bin/python || $(PYTHON) -m venv .venv-train
+	.venv-train/bin/python -m pip install $(PIP_QUIET) --no-deps --no-index --find-links $(WHEELS)/cpu \
+	  --require-hashes -r templates/pins/cpu.txt
+	.venv-train/bin/python -m pip install $(PIP_QUIET) --no-deps --require-hashes -r requirements/train.txt
+	.venv-train/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@

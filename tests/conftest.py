@@ -1,0 +1,40 @@
+"""What every test shares: which files can be collected here, and an environment without surprises."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+HAS_MOTO = importlib.util.find_spec("moto") is not None
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the files that this environment can't import.
+
+    A file that needs torch says `pytestmark = pytest.mark.trl`: it is collected where torch is.
+    In the training environment, which has none of the orchestrator's needs, only those are.
+    """
+    if collection_path.suffix != ".py" or not collection_path.name.endswith("_test.py"):
+        return None
+    needs_torch = "mark.trl" in collection_path.read_text(encoding="utf-8")
+    if needs_torch and not HAS_TORCH:
+        return True
+    if not needs_torch and not HAS_MOTO:
+        return True
+    return None
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test reads the person's own state, region or credentials, or asks a real service."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GPURUN_HOME", str(tmp_path / "gpurun-home"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-aws-config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-aws-credentials"))
