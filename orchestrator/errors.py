@@ -18,7 +18,8 @@ GpurunError
 ├── NotConfirmed         17  money would be spent and nobody said yes
 ├── ExpectationMissed    18  every job ended, but a result lies outside what the runbook expects
 ├── LaunchError          19  EC2 refused the launch for a reason another zone can't cure
-└── ResultsCorrupt       20  bytes in the bucket don't match their manifest
+├── ResultsCorrupt       20  bytes in the bucket don't match their manifest
+└── ApiError             21  AWS refused a call or doesn't answer; what exists is still tagged
 """
 
 from __future__ import annotations
@@ -146,3 +147,9 @@ class ResultsCorrupt(GpurunError):
     """Bytes in the bucket don't match the manifest that names them."""
 
     exit_code = 20
+
+
+class ApiError(GpurunError):
+    """AWS refused a call or didn't answer; the same command goes on where it stopped."""
+
+    exit_code = 21
