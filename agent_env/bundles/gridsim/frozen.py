@@ -1,0 +1,70 @@
+"""The frozen days: one gzipped JSON line each, written by `generate`, read here."""
+
+import gzip
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from agent_env.bundles.gridsim.coarse import Plan
+from agent_env.bundles.gridsim.simulation import Day, Schedule
+
+FOLDER = Path(__file__).with_name("data")
+FINE_SPLITS = ("train", "eval")
+COARSE_SPLITS = ("coarse-train", "coarse-eval")
+
+Series = tuple[int, ...]
+
+
+class FrozenDay(BaseModel):
+    """A day's inputs, what it costs to do nothing, and the least it can cost."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    load_kw: Series
+    wind_kw: Series
+    solar_kw: Series
+    price_usd_per_mwh: Series
+    nothing_usd: float
+    optimum_usd: float
+    """Fine days: the linear program's optimum. Coarse days: the best of the three plans."""
+
+    def day(self) -> Day:
+        return Day(
+            load_kw=self.load_kw,
+            wind_kw=self.wind_kw,
+            solar_kw=self.solar_kw,
+            price_usd_per_mwh=self.price_usd_per_mwh,
+        )
+
+
+class FineDay(FrozenDay):
+    """With the optimal schedule, rounded to whole kW."""
+
+    battery_kw: Series
+    generator_kw: Series
+
+    def best(self) -> Schedule:
+        return Schedule.of(self.battery_kw, self.generator_kw)
+
+
+class CoarseDay(FrozenDay):
+    """With the best plan."""
+
+    plan: Plan
+
+
+@cache
+def fine_days(split: str) -> tuple[FineDay, ...]:
+    """The days of "train" or "eval", in order."""
+    return tuple(FineDay.model_validate_json(line) for line in _lines(split))
+
+
+@cache
+def coarse_days(split: str) -> tuple[CoarseDay, ...]:
+    """The days of "coarse-train" or "coarse-eval", in order."""
+    return tuple(CoarseDay.model_validate_json(line) for line in _lines(split))
+
+
+def _lines(split: str) -> list[bytes]:
+    return gzip.decompress((FOLDER / f"{split}.jsonl.gz").read_bytes()).splitlines()
