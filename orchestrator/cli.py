@@ -1,0 +1,278 @@
+"""`gpurun`: parse, call, print. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.errors import GpurunError, NotConfirmed
+
+if TYPE_CHECKING:
+    from orchestrator.opened import Opened
+
+app = typer.Typer(
+    name="gpurun",
+    help="GPU experiments that never cost more than you said and never lose what they made.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+cloud_app = typer.Typer(help="The local cloud: an AWS to rehearse on.", no_args_is_help=True)
+app.add_typer(cloud_app, name="cloud")
+
+
+class Cloud(StrEnum):
+    """Where a run goes. Local by default: spending money is always asked for by name."""
+
+    LOCAL = "local"
+    AWS = "aws"
+
+
+def _usd(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation as error:
+        raise typer.BadParameter(f"{text!r} is not an amount in USD, like 40") from error
+    if not value.is_finite() or value <= 0:
+        raise typer.BadParameter(f"a cap must be more than 0 USD, not {text}")
+    return value
+
+
+Runbook = Annotated[Path, typer.Argument(help="The runbook, a YAML file.")]
+Run = Annotated[str, typer.Argument(help="The run id that `gpurun up` printed.")]
+OnCloud = Annotated[Cloud, typer.Option("--cloud", help="local (no money) or aws.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")]
+Cap = Annotated[
+    Decimal | None, typer.Option("--cap", parser=_usd, help="Spend at most this many USD.")
+]
+To = Annotated[Path, typer.Option("--to", help="Folder that gets <run id>/…")]
+Stale = Annotated[
+    bool, typer.Option("--allow-stale-prices", help="Plan on prices older than 180 days.")
+]
+
+
+@app.command()
+def plan(
+    runbook: Runbook,
+    cloud: OnCloud = Cloud.LOCAL,
+    cap: Cap = None,
+    as_json: Json = False,
+    stale: Stale = False,
+) -> None:
+    """Price a runbook: boxes, deadlines, worst case against the cap. Creates nothing."""
+    from orchestrator.planning import plan_runbook  # noqa: PLC0415
+
+    found = plan_runbook(runbook, cloud=cloud.value, cap_usd=cap, allow_stale_prices=stale)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    from orchestrator.console import make_console, plan_view  # noqa: PLC0415
+
+    make_console().print(plan_view(found))
+
+
+@app.command()
+def up(
+    runbook: Runbook,
+    cloud: OnCloud = Cloud.LOCAL,
+    cap: Cap = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask before spending.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once every box is launched and armed.")
+    ] = False,
+    to: To = Path("results"),
+    as_json: Json = False,
+    stale: Stale = False,
+) -> None:
+    """Plan, reserve, launch, watch, tear down, pull and report."""
+    from orchestrator import journey  # noqa: PLC0415
+    from orchestrator.console import make_console, plan_view  # noqa: PLC0415
+    from orchestrator.planning import plan_runbook  # noqa: PLC0415
+
+    found = plan_runbook(runbook, cloud=cloud.value, cap_usd=cap, allow_stale_prices=stale)
+    console = make_console(stderr=as_json)
+    console.print(plan_view(found))
+    if cloud is Cloud.AWS and not yes:
+        _confirm(found.worst_case_usd)
+    opened = journey.begin(found, console)
+    journey.go(opened, console, to=to, detach=detach, as_json=as_json)
+
+
+@app.command()
+def resume(
+    run: Run, cloud: OnCloud = Cloud.LOCAL, to: To = Path("results"), as_json: Json = False
+) -> None:
+    """Go on with a run from wherever it stands, on any machine."""
+    from orchestrator import journey  # noqa: PLC0415
+    from orchestrator.console import make_console  # noqa: PLC0415
+
+    journey.go(_open(run, cloud), make_console(stderr=as_json), to=to, as_json=as_json)
+
+
+@app.command()
+def status(
+    run: Annotated[str | None, typer.Argument(help="A run id; all runs without it.")] = None,
+    cloud: OnCloud = Cloud.LOCAL,
+    as_json: Json = False,
+) -> None:
+    """Where a run stands, or which runs there are."""
+    from orchestrator.console import make_console, result_view, runs_view  # noqa: PLC0415
+
+    if run is None:
+        from orchestrator.opened import list_runs  # noqa: PLC0415
+
+        records = list(list_runs(cloud.value))
+        if as_json:
+            rows = [record.model_dump(mode="json", include={"run_id", "created_at"}) for record in records]
+            typer.echo(json.dumps(rows))
+        else:
+            make_console().print(runs_view(records))
+        return
+    seen = _open(run, cloud).runner().look()
+    if as_json:
+        typer.echo(seen.model_dump_json(indent=1))
+    else:
+        make_console().print(f"{seen.run_id}: {seen.stage}", result_view(seen), sep="\n")
+
+
+@app.command()
+def logs(
+    run: Run,
+    job: Annotated[str | None, typer.Argument(help="A job; the boxes' consoles without it.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    cloud: OnCloud = Cloud.LOCAL,
+) -> None:
+    """A job's log, or the boxes' consoles, as committed to the bucket."""
+    from orchestrator.logs import read_logs  # noqa: PLC0415
+
+    for text in read_logs(_open(run, cloud), job, follow=follow):
+        typer.echo(text, nl=False)
+
+
+@app.command()
+def pull(
+    run: Run, cloud: OnCloud = Cloud.LOCAL, to: To = Path("results"), as_json: Json = False
+) -> None:
+    """Download and verify every committed byte; the exit code tells complete from partial."""
+    from orchestrator.journey import pull_run  # noqa: PLC0415
+
+    found = pull_run(_open(run, cloud), to)
+    typer.echo(found.model_dump_json(indent=1) if as_json else found.words())
+    found.raise_unless_complete()
+
+
+@app.command()
+def report(run: Run, cloud: OnCloud = Cloud.LOCAL, to: To = Path("results")) -> None:
+    """Write the run's report page and print its path."""
+    from orchestrator.report import write_report  # noqa: PLC0415
+
+    typer.echo(write_report(_open(run, cloud), to))
+
+
+@app.command()
+def bill(run: Run, cloud: OnCloud = Cloud.LOCAL, as_json: Json = False) -> None:
+    """What the run has cost, against its cap; on the local cloud also what the cloud metered."""
+    from orchestrator.journey import print_bill  # noqa: PLC0415
+
+    print_bill(_open(run, cloud), as_json=as_json)
+
+
+@app.command()
+def down(run: Run, cloud: OnCloud = Cloud.LOCAL) -> None:
+    """End the run now and delete everything with its tag; the results stay."""
+    from orchestrator.console import Progress, make_console  # noqa: PLC0415
+
+    with Progress(make_console()) as progress:
+        _open(run, cloud).runner(progress).finish()
+    typer.echo(f"{run} is down; nothing with its tag is left. Results: gpurun pull {run}")
+
+
+@app.command()
+def sweep(
+    cloud: OnCloud = Cloud.LOCAL,
+    yes: Annotated[bool, typer.Option("--yes", help="End what is listed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List what carries our tag and is past its expiry, in all regions; --yes ends it."""
+    from orchestrator.journey import sweep_all  # noqa: PLC0415
+
+    sweep_all(cloud.value, yes=yes, as_json=as_json)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def ssh(context: typer.Context, run: Run, box: str, cloud: OnCloud = Cloud.LOCAL) -> None:
+    """A shell on a box, or `-- COMMAND` to run one; checks the host key made for this run."""
+    from orchestrator.journey import ssh_box  # noqa: PLC0415
+
+    raise typer.Exit(ssh_box(_open(run, cloud), box, context.args))
+
+
+@cloud_app.command("start")
+def cloud_start(as_json: Json = False) -> None:
+    """Start the local cloud, or find the one that runs."""
+    from orchestrator.localcloud import process  # noqa: PLC0415
+    from orchestrator.settings import Settings  # noqa: PLC0415
+
+    _print_cloud(process.start(Settings().home), as_json=as_json)
+
+
+@cloud_app.command("status")
+def cloud_status(as_json: Json = False) -> None:
+    """Say whether the local cloud runs, and where."""
+    from orchestrator.localcloud import process  # noqa: PLC0415
+    from orchestrator.settings import Settings  # noqa: PLC0415
+
+    _print_cloud(process.status(Settings().home), as_json=as_json)
+
+
+@cloud_app.command("stop")
+def cloud_stop() -> None:
+    """Stop the local cloud; its boxes and buckets go with it."""
+    from orchestrator.localcloud import process  # noqa: PLC0415
+    from orchestrator.settings import Settings  # noqa: PLC0415
+
+    stopped = process.stop(Settings().home)
+    typer.echo("The local cloud is stopped." if stopped else "The local cloud wasn't running.")
+
+
+def main() -> None:
+    """Entry point: errors become a message and their exit code."""
+    try:
+        app()
+    except GpurunError as error:
+        typer.echo(f"gpurun: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+def _open(run: str, cloud: Cloud) -> Opened:
+    from orchestrator.opened import open_run  # noqa: PLC0415
+
+    return open_run(run, cloud.value)
+
+
+def _confirm(worst_case_usd: Decimal) -> None:
+    if not sys.stdin.isatty():
+        raise NotConfirmed("This spends money on AWS.", hint="Say so by name: --yes")
+    answer = typer.prompt(f"This may cost up to ${worst_case_usd} on AWS. Type aws to go on")
+    if answer.strip() != "aws":
+        raise NotConfirmed("Nothing was created.")
+
+
+def _print_cloud(state: object, *, as_json: bool) -> None:
+    if state is None:
+        typer.echo("null" if as_json else "The local cloud isn't running. Start it: gpurun cloud start")
+    elif as_json:
+        typer.echo(state.model_dump_json(indent=1))  # type: ignore[attr-defined]
+    else:
+        typer.echo(f"The local cloud runs at {state.url} ({state.driver} boxes, pid {state.pid}).")  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""A run from plan to delivered results, as `up` and `resume` do it; and what people ask of it later."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from orchestrator import results
+from orchestrator.aws.boxes import find_boxes
+from orchestrator.aws.sweep import end_expired, find_expired
+from orchestrator.bill import Bill, bill
+from orchestrator.catalog import load_catalog
+from orchestrator.clock import SystemClock
+from orchestrator.console import Progress, bill_view, make_console, result_view
+from orchestrator.errors import CloudError, ExpectationMissed, JobsFailed, RemoteError, TeardownError
+from orchestrator.localcloud import process
+from orchestrator.opened import Opened, open_cloud
+from orchestrator.progress import Snapshot, run_spans
+from orchestrator.remote import Remote
+from orchestrator.report import write_report
+from orchestrator.run import read_ssh_secrets
+from orchestrator.settings import Settings
+from orchestrator.start import start_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from orchestrator.plan import Plan
+
+
+def begin(plan: Plan, console: Console) -> Opened:
+    """Put the run on record; on the local cloud, start the cloud first if need be."""
+    settings = Settings()
+    processes = False
+    if plan.cloud == "local":
+        state = process.start(settings.home)
+        processes = state.driver == "process"
+        console.print(f"local cloud at {state.url}, {state.driver} boxes")
+    session = open_cloud(plan.cloud, plan.region)
+    bucket, record = start_run(session, plan, SystemClock(), boxes_are_processes=processes)
+    console.print(f"run {record.run_id} is on record in {bucket.name}")
+    return Opened(session, bucket, record)
+
+
+def go(
+    opened: Opened, console: Console, *, to: Path, detach: bool = False, as_json: bool = False
+) -> None:
+    """Drive the run to its end, then pull, report and print.
+
+    Raises:
+        JobsFailed: a job didn't finish; what it committed has been pulled.
+        ExpectationMissed: all finished, but a number lies outside what the runbook expects.
+        TeardownError: something with the run's tag is left.
+    """
+    run_id = opened.record.run_id
+    with Progress(console) as progress:
+        runner = opened.runner(progress)
+        try:
+            if detach:
+                runner.launch_all()
+                console.print(
+                    f"{run_id} goes on by itself; every box powers itself off by "
+                    f"{opened.record.expires_at:%H:%M:%S} UTC.\nFinish it: gpurun resume {run_id}"
+                )
+                return
+            seen = runner.drive()
+        except KeyboardInterrupt:
+            console.print(
+                f"\n{run_id} goes on without this terminal; every box powers itself off.\n"
+                f"  go on watching: gpurun resume {run_id}\n  end it now:     gpurun down {run_id}"
+            )
+            raise
+    deliver(opened, seen, console, to=to, as_json=as_json)
+
+
+def deliver(
+    opened: Opened, seen: Snapshot, console: Console, *, to: Path, as_json: bool
+) -> None:
+    """Pull and verify, write the report, print results and bill, raise what went wrong."""
+    found = pull_run(opened, to)
+    page = write_report(opened, to, seen=seen)
+    console.print(result_view(seen), bill_view(run_bill(opened)), sep="\n")
+    console.print(f"results {found.words()}\nreport  {page}")
+    if as_json:
+        print_json = seen.model_dump(mode="json") | {"results": str(found.folder), "report": str(page)}
+        make_console().print_json(json.dumps(print_json))
+    if seen.failed:
+        names = ", ".join(f"{job.name} ({job.state})" for job in seen.failed)
+        raise JobsFailed(
+            f"Not every job finished: {names}.",
+            hint=f"Read why: gpurun logs {opened.record.run_id} {seen.failed[0].name}",
+        )
+    if seen.missed:
+        raise ExpectationMissed("Not as the runbook expects: " + "; ".join(seen.missed))
+
+
+def pull_run(opened: Opened, to: Path) -> results.PullReport:
+    """Every committed byte of the run under `to/<run id>/`, verified."""
+    names = [job.name for job in opened.record.plan.jobs]
+    return results.pull(opened.bucket, opened.record.run_id, to, names)
+
+
+def run_bill(opened: Opened) -> Bill:
+    """The run's bill from EC2's times and the log."""
+    record, runner = opened.record, opened.runner()
+    spans = run_spans(record, runner.log.read(), find_boxes(opened.session, record.run_id))
+    return bill(
+        spans,
+        load_catalog(),
+        record.region,
+        cap_usd=record.plan.cap_usd,
+        worst_case_usd=record.plan.worst_case_usd,
+        now=SystemClock().now(),
+    )
+
+
+def print_bill(opened: Opened, *, as_json: bool) -> None:
+    """The bill against the cap; on the local cloud also the cloud's own meter."""
+    found = run_bill(opened)
+    metered = cloud_meter(opened.record.run_id) if opened.session.cloud == "local" else None
+    if as_json:
+        lines = [vars(line) for line in found.lines]
+        shown = {
+            "total_usd": found.total_usd,
+            "cap_usd": found.cap_usd,
+            "worst_case_usd": found.worst_case_usd,
+            "lines": lines,
+            "metered": metered,
+        }
+        make_console().print_json(json.dumps(shown, default=str))
+        return
+    console = make_console()
+    console.print(bill_view(found))
+    if metered:
+        console.print(f"metered by the local cloud: ${metered['total_usd']}")
+
+
+def cloud_meter(run_id: str) -> dict[str, Any]:
+    """What the local cloud metered for a run, independent of our own books."""
+    state = process.status(Settings().home)
+    if state is None:
+        raise CloudError("The local cloud isn't running.", hint="Start it: gpurun cloud start")
+    answer = httpx.get(f"{state.url}/_gpurun/bill", params={"run": run_id}, timeout=10)
+    metered: dict[str, Any] = answer.raise_for_status().json()
+    return metered
+
+
+def sweep_all(cloud: str, *, yes: bool, as_json: bool) -> None:
+    """List, in every region, what is ours and past its expiry; `yes` ends it.
+
+    Raises:
+        TeardownError: something didn't go.
+    """
+    found = find_expired(open_cloud(cloud), SystemClock().now())
+    if as_json:
+        make_console().print_json(json.dumps([vars(item) for item in found], default=str))
+    else:
+        for item in found:
+            make_console().print(f"{item.run}  {item.kind} {item.id}  {item.detail}")
+        if not found:
+            make_console().print("Nothing of ours is past its expiry.")
+    if not yes:
+        return
+    left = end_expired(open_cloud(cloud), found, SystemClock().now())
+    if left:
+        raise TeardownError("Left behind: " + ", ".join(f"{item.kind} {item.id}" for item in left))
+
+
+def ssh_box(opened: Opened, box: str, command: list[str]) -> int:
+    """Run a command on a box, or open a shell; its exit status.
+
+    Raises:
+        RemoteError: the box isn't running, or can't be reached.
+    """
+    alive = {b.box: b for b in find_boxes(opened.session, opened.record.run_id) if b.alive}
+    if box not in alive:
+        known = ", ".join(planned.name for planned in opened.record.plan.boxes)
+        raise RemoteError(f"No box {box!r} is running in this run.", hint=f"Its boxes: {known}")
+    remote = Remote(
+        alive[box].ip or "",
+        alive[box].ssh_port,
+        read_ssh_secrets(opened.bucket, opened.record.run_id).user_private,
+        opened.record.ssh_host_key,
+    )
+    if not command:
+        return remote.shell()
+    answer = remote.run(command[0] if len(command) == 1 else shlex.join(command))
+    sys.stdout.write(answer.stdout)
+    sys.stderr.write(answer.stderr)
+    return answer.exited

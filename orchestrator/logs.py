@@ -1,0 +1,69 @@
+"""Logs as they are committed: a job's newest `log.txt`, or the boxes' consoles.
+
+Following reads the bucket, not the box, so it works after the box is gone and from anywhere.
+What is printed lags by the sync interval.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orchestrator import results
+from orchestrator.clock import SystemClock
+from orchestrator.errors import ResultsMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orchestrator.opened import Opened
+
+_FOLLOW_S = 2.0
+_OVER = frozenset({"done", "failed", "cut", "blocked"})
+
+
+def read_logs(opened: Opened, job: str | None, *, follow: bool) -> Iterator[str]:
+    """The text so far; with `follow`, also what comes, until the job or run is over.
+
+    Raises:
+        ResultsMissing: no such job, or nothing of it is committed yet.
+    """
+    if job is None:
+        yield from _consoles(opened)
+        return
+    _check_job(opened, job)
+    shown = b""
+    while True:
+        over = _is_over(opened, job)
+        data = results.read_file(opened.bucket, opened.record.run_id, job, "log.txt")
+        if data is not None and len(data) > len(shown):
+            yield data[len(shown) :].decode(errors="replace")
+            shown = data
+        if not follow or over:
+            break
+        SystemClock().sleep(_FOLLOW_S)
+    if not shown:
+        raise ResultsMissing(
+            f"The job {job} has committed no log yet.",
+            hint=f"See the box's console: gpurun logs {opened.record.run_id}",
+        )
+
+
+def _consoles(opened: Opened) -> Iterator[str]:
+    run_id = opened.record.run_id
+    for box in opened.record.plan.boxes:
+        data = opened.bucket.get(f"runs/{run_id}/boxes/{box.name}/console.log")
+        yield f"== {box.name}\n"
+        yield data.decode(errors="replace") if data else "(nothing yet)\n"
+
+
+def _check_job(opened: Opened, job: str) -> None:
+    names = [planned.name for planned in opened.record.plan.jobs]
+    if job not in names:
+        raise ResultsMissing(f"This run has no job {job!r}.", hint=f"Its jobs: {', '.join(names)}")
+
+
+def _is_over(opened: Opened, job: str) -> bool:
+    status = results.read_statuses(opened.bucket, opened.record.run_id, [job]).get(job) or {}
+    if status.get("state") in _OVER:
+        return True
+    return not any(box.state != "terminated" for box in opened.runner().look().boxes)

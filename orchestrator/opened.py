@@ -1,0 +1,74 @@
+"""From a run id, or from nothing, to open connections: what every command but `plan` begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator.aws.bucket import Bucket, find_run_bucket, result_buckets
+from orchestrator.aws.session import Session, open_session
+from orchestrator.clock import SystemClock
+from orchestrator.errors import CloudError
+from orchestrator.localcloud import process
+from orchestrator.run import RunRecord, check_run_id, read_record
+from orchestrator.runner import Runner
+from orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orchestrator.console import Progress
+
+# Seconds between looks at EC2: the local cloud answers at once, AWS counts requests.
+POLL_S = {"local": 1.0, "aws": 15.0}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run's record with the session and bucket it lives in."""
+
+    session: Session
+    bucket: Bucket
+    record: RunRecord
+
+    def runner(self, progress: Progress | None = None) -> Runner:
+        """A runner over this run, telling `progress` what it sees."""
+        runner = Runner(self.session, self.bucket, self.record, SystemClock())
+        runner.poll_s = POLL_S[self.session.cloud]
+        if progress:
+            runner.on_progress, runner.on_step = progress.show, progress.step
+        return runner
+
+
+def open_cloud(cloud: str, region: str | None = None) -> Session:
+    """A session on AWS, or on the local cloud that is running.
+
+    Raises:
+        CredentialsError: AWS doesn't know us.
+        CloudError: the local cloud isn't running.
+    """
+    settings = Settings()
+    if cloud == "local" and process.status(settings.home) is None:
+        raise CloudError("The local cloud isn't running.", hint="Start it: gpurun cloud start")
+    return open_session(settings, cloud, region)
+
+
+def open_run(run_id: str, cloud: str) -> Opened:
+    """Find a run by its id alone, in whatever region it is.
+
+    Raises:
+        RunNotFound: no bucket of this account has it.
+    """
+    session = open_cloud(cloud)
+    bucket = find_run_bucket(session, check_run_id(run_id))
+    record = read_record(bucket, run_id)
+    if record.region != session.region:
+        session = open_cloud(cloud, record.region)
+    return Opened(session, bucket, record)
+
+
+def list_runs(cloud: str) -> Iterator[RunRecord]:
+    """Every run on record in this account, oldest first within a bucket."""
+    for bucket in result_buckets(open_cloud(cloud)):
+        for prefix in bucket.folders("runs/"):
+            yield read_record(bucket, prefix.removeprefix("runs/").rstrip("/"))

@@ -1,0 +1,238 @@
+"""Where a run stands, as one value that the terminal, `--json` and the report all show."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator import results
+from orchestrator.bill import Span, bill
+from orchestrator.run import Event, EventKind, RunRecord, has, last
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator.aws.boxes import BoxRecord
+    from orchestrator.aws.bucket import Bucket
+    from orchestrator.catalog import Catalog
+    from orchestrator.plan import PlannedBox, PlannedJob
+
+
+class Stage(StrEnum):
+    """Where the run is in the order of things."""
+
+    RESERVED = "reserved"
+    BUILDING = "building"
+    RUNNING = "running"
+    ENDED = "boxes ended"
+    TEARING_DOWN = "tearing down"
+    CLEAN = "clean"
+
+
+class BoxView(BaseModel):
+    """One box: what EC2 says and what its heartbeat says."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    instance: str
+    instance_id: str | None
+    state: str
+    reason: str
+    phase: str | None
+    drain_at: datetime
+    poweroff_at: datetime
+    cloud_at: datetime
+    worst_case_usd: Decimal
+    usd: Decimal
+    heartbeat_age_s: float | None
+
+
+class JobView(BaseModel):
+    """One job: its last known status, and what the runbook expected."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    box: str
+    state: str
+    reason: str
+    attempt: int
+    step: int | None
+    max_steps: int | None
+    metrics: dict[str, Any]
+    complete: bool
+    """COMPLETE stands in the bucket: the final manifest was verified there."""
+    missed: tuple[str, ...]
+    """Expected values that the final metrics don't meet, each in words."""
+
+
+class Snapshot(BaseModel):
+    """The run at one moment."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    cloud: str
+    region: str
+    stage: Stage
+    at: datetime
+    cap_usd: Decimal
+    worst_case_usd: Decimal
+    spent_usd: Decimal
+    boxes: tuple[BoxView, ...]
+    jobs: tuple[JobView, ...]
+
+    @property
+    def failed(self) -> tuple[JobView, ...]:
+        """Jobs without a verified COMPLETE."""
+        return tuple(job for job in self.jobs if not job.complete)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Every unmet expectation, each naming its job."""
+        return tuple(f"{job.name}: {words}" for job in self.jobs for words in job.missed)
+
+
+def snapshot(
+    record: RunRecord,
+    events: Sequence[Event],
+    instances: Sequence[BoxRecord],
+    bucket: Bucket,
+    catalog: Catalog,
+    now: datetime,
+) -> Snapshot:
+    """Join the plan, the log, EC2's list and the bucket's statuses."""
+    by_box = {instance.box: instance for instance in instances}
+    statuses = results.read_statuses(bucket, record.run_id, [job.name for job in record.plan.jobs])
+    beats = results.read_heartbeats(bucket, record.run_id, [box.name for box in record.plan.boxes])
+    spans = {span.box: span for span in run_spans(record, events, instances)}
+
+    def usd(box: str) -> Decimal:
+        span = spans.get(box)
+        one = [span] if span else []
+        return bill(
+            one, catalog, record.region, cap_usd=Decimal(0), worst_case_usd=Decimal(0), now=now
+        ).total_usd
+
+    boxes = tuple(
+        _box_view(box, by_box.get(box.name), beats.get(box.name), usd(box.name), events, now)
+        for box in record.plan.boxes
+    )
+    return Snapshot(
+        run_id=record.run_id,
+        cloud=record.plan.cloud,
+        region=record.region,
+        stage=_stage(events, boxes),
+        at=now,
+        cap_usd=record.plan.cap_usd,
+        worst_case_usd=record.plan.worst_case_usd,
+        spent_usd=sum((box.usd for box in boxes), Decimal(0)),
+        boxes=boxes,
+        jobs=tuple(_job_view(job, statuses.get(job.name)) for job in record.plan.jobs),
+    )
+
+
+def run_spans(
+    record: RunRecord, events: Sequence[Event], instances: Sequence[BoxRecord]
+) -> list[Span]:
+    """Billed lives of the run's instances; the log stands in for what EC2 has forgotten."""
+    by_box = {instance.box: instance for instance in instances}
+    spans = []
+    for box in record.plan.boxes:
+        launched, ended = (
+            last(events, EventKind.LAUNCHED, box.name),
+            last(events, EventKind.ENDED, box.name),
+        )
+        instance = by_box.get(box.name)
+        if instance is None and launched is None:
+            continue
+        started = instance.launched_at if instance else None
+        spans.append(
+            Span(
+                box.name,
+                instance.instance_type if instance else _type_of(launched, box),
+                box.disk_gb,
+                started or (launched and (launched.launched_at or launched.at)) or record.created_at,
+                (ended.ended_at if ended else None) or (instance.ended_at if instance else None),
+            )
+        )
+    return spans
+
+
+def _type_of(launched: Event | None, box: PlannedBox) -> str:
+    return (launched.instance_type if launched else None) or box.instance
+
+
+def _stage(events: Sequence[Event], boxes: Sequence[BoxView]) -> Stage:
+    if has(events, EventKind.CLEAN):
+        return Stage.CLEAN
+    if has(events, EventKind.TEARING_DOWN):
+        return Stage.TEARING_DOWN
+    if boxes and all(box.state == "terminated" for box in boxes):
+        return Stage.ENDED
+    if has(events, EventKind.LAUNCHED):
+        return Stage.RUNNING
+    return Stage.BUILDING if has(events, EventKind.BUILDING) else Stage.RESERVED
+
+
+def _box_view(
+    box: PlannedBox,
+    instance: BoxRecord | None,
+    beat: dict[str, Any] | None,
+    usd: Decimal,
+    events: Sequence[Event],
+    now: datetime,
+) -> BoxView:
+    ended = last(events, EventKind.ENDED, box.name)
+    state = instance.state if instance else ("terminated" if ended else "not launched")
+    reason = instance.reason if instance else ((ended.reason if ended else None) or "")
+    return BoxView(
+        name=box.name,
+        instance=instance.instance_type if instance else box.instance,
+        instance_id=instance.instance_id if instance else None,
+        state=state,
+        reason=reason,
+        phase=beat["phase"] if beat else None,
+        drain_at=box.drain_at,
+        poweroff_at=box.poweroff_at,
+        cloud_at=box.cloud_at,
+        worst_case_usd=box.worst_case_usd,
+        usd=usd,
+        heartbeat_age_s=max(0.0, now.timestamp() - float(beat["at"])) if beat else None,
+    )
+
+
+def _job_view(job: PlannedJob, status: dict[str, Any] | None) -> JobView:
+    status = status or {}
+    metrics = status.get("metrics") or {}
+    done = status.get("state") == "done"
+    return JobView(
+        name=job.name,
+        box=job.box,
+        state=status.get("state", "not started"),
+        reason=status.get("reason") or "",
+        attempt=status.get("attempt") or 0,
+        step=status.get("step"),
+        max_steps=status.get("max_steps"),
+        metrics=metrics,
+        complete=bool(status.get("complete")),
+        missed=tuple(_misses(job, metrics)) if done else (),
+    )
+
+
+def _misses(job: PlannedJob, metrics: dict[str, Any]) -> list[str]:
+    words = []
+    for name, wanted in job.expect.items():
+        value = metrics.get(name)
+        if value is None:
+            words.append(f"{name} was not reported")
+        elif wanted.min is not None and value < float(wanted.min):
+            words.append(f"{name} {value:g} is under {wanted.min}")
+        elif wanted.max is not None and value > float(wanted.max):
+            words.append(f"{name} {value:g} is over {wanted.max}")
+    return words

@@ -1,0 +1,138 @@
+"""SSH to a box: for people, and for rescue when S3 is the thing that's broken. Success never needs it.
+
+The host key is known before the box boots (it travels in the payload), so nothing is trusted on
+first use, and every call is bounded: fabric's own `timeout` doesn't cover opening a channel on a
+dead connection, so `channel_timeout` does.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import paramiko
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fabric import Config, Connection
+from invoke.exceptions import CommandTimedOut, UnexpectedExit
+
+from orchestrator.errors import RemoteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+SSH_USER = "ubuntu"
+_CONNECT_S = 5
+# A banner that never comes is logged by paramiko with a traceback; the caller gets RemoteError.
+logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """An ed25519 pair in OpenSSH's text formats."""
+
+    private: str
+    public: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command on a box printed, and its exit status."""
+
+    stdout: str
+    stderr: str
+    exited: int
+
+
+def new_key_pair(comment: str) -> KeyPair:
+    """A fresh pair; made per run, thrown away with it."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH,
+        serialization.NoEncryption(),
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    return KeyPair(private.decode(), f"{public.decode()} {comment}")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One box as SSH sees it."""
+
+    host: str
+    port: int
+    private_key: str
+    host_key: str
+    """Public half of the box's host key, OpenSSH format."""
+
+    def run(self, command: str, *, timeout_s: float = 60) -> Answer:
+        """Run a command to its end.
+
+        Raises:
+            RemoteError: no connection, a wrong host key, the time ran out, or the box died meanwhile.
+        """
+        with self._connected() as connection:
+            try:
+                result = connection.run(command, hide=True, warn=True, timeout=timeout_s)
+            except CommandTimedOut as error:
+                raise RemoteError(
+                    f"`{command}` on {self.host}:{self.port} took more than {timeout_s:g} s; "
+                    "it goes on over there."
+                ) from error
+            except (UnexpectedExit, OSError, EOFError, paramiko.SSHException) as error:
+                raise RemoteError(f"The box {self.host}:{self.port} was lost: {error}") from error
+        if result.exited == -1:  # paramiko's word for "the channel closed without a status"
+            raise RemoteError(f"The box {self.host}:{self.port} went away during the command.")
+        return Answer(result.stdout, result.stderr, result.exited)
+
+    def shell(self) -> int:
+        """An interactive shell; the exit status of its last command."""
+        with self._connected() as connection:
+            return int(connection.shell().exited)
+
+    def _connected(self) -> AbstractContextManager[Any]:
+        connection = self._connection()
+        try:
+            connection.open()
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise RemoteError(
+                f"No SSH to {self.host}:{self.port}: {error or type(error).__name__}",
+                hint="It may be booting, or gone: gpurun status RUN. Results don't need SSH.",
+            ) from error
+        return connection  # type: ignore[no-any-return]  # fabric is untyped
+
+    def _connection(self) -> Any:
+        config = Config(overrides={"run": {"in_stream": False}, "load_ssh_configs": False})
+        key = paramiko.Ed25519Key.from_private_key(io.StringIO(self.private_key))
+        connection = Connection(
+            self.host,
+            user=SSH_USER,
+            port=self.port,
+            config=config,
+            connect_timeout=_CONNECT_S,
+            connect_kwargs={
+                "pkey": key,
+                "allow_agent": False,
+                "look_for_keys": False,
+                "banner_timeout": _CONNECT_S,
+                "auth_timeout": _CONNECT_S,
+                "channel_timeout": _CONNECT_S,
+            },
+        )
+        # fabric's default policy accepts any host key.
+        connection.client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        for name, kind, host_key in self._known_host():
+            connection.client.get_host_keys().add(name, kind, host_key)
+        return connection
+
+    def _known_host(self) -> Iterator[tuple[str, str, paramiko.PKey]]:
+        kind, blob = self.host_key.split()[:2]
+        name = self.host if self.port == paramiko.config.SSH_PORT else f"[{self.host}]:{self.port}"
+        yield name, kind, paramiko.Ed25519Key(data=base64.b64decode(blob))

@@ -1,0 +1,285 @@
+"""The order of things: reserve, build, launch, arm, watch, tear down, settle.
+
+The only state machine. `drive` may be called at any time, by any machine, after any crash: it
+looks at the tags in EC2 and at the run's log, and does what is still missing. Each creating call
+is preceded by its log entry, so a crash in between is found again by tag or by ClientToken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from orchestrator import run
+from orchestrator.aws import boxes as ec2
+from orchestrator.aws import keys, network, role, schedules, stack
+from orchestrator.aws.images import Ami
+from orchestrator.aws.tags import RunTags
+from orchestrator.bill import Span, span_usd
+from orchestrator.catalog import Catalog, load_catalog
+from orchestrator.errors import GpurunError, TeardownError
+from orchestrator.ledger import Ledger
+from orchestrator.progress import Snapshot, snapshot
+from orchestrator.render import render_user_data
+from orchestrator.run import Event, EventKind, RunLog, RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orchestrator.aws.boxes import BoxRecord
+    from orchestrator.aws.bucket import Bucket
+    from orchestrator.aws.session import Session
+    from orchestrator.clock import Clock
+    from orchestrator.plan import PlannedBox
+
+# How long DescribeInstances may not show an instance that RunInstances just returned.
+_VISIBLE_AFTER = timedelta(minutes=5)
+# After the cloud's own deadline the controller ends what still lives: nobody else did.
+_OVERDUE = timedelta(minutes=2)
+
+
+@dataclass
+class Runner:
+    """One run, driven from wherever it stands to its end."""
+
+    session: Session
+    bucket: Bucket
+    record: RunRecord
+    clock: Clock
+    on_progress: Callable[[Snapshot], None] = lambda _: None
+    on_step: Callable[[str], None] = lambda _: None
+    poll_s: float = 15.0
+    catalog: Catalog = field(default_factory=load_catalog)
+
+    def __post_init__(self) -> None:
+        self.log = RunLog(self.bucket, self.record.run_id)
+        self.tags = RunTags(
+            run_id=self.record.run_id,
+            owner=self.record.owner,
+            expires_at=self.record.expires_at,
+            bucket=self.record.bucket,
+        )
+
+    def launch_all(self) -> None:
+        """Reserve, build and launch what isn't yet; every box is armed when this returns.
+
+        Raises:
+            GpurunError: a box could not be launched; what had been created is gone again.
+        """
+        if run.has(self.log.read(), EventKind.TEARING_DOWN):
+            return
+        self._reserve()
+        try:
+            missing = self._unlaunched()
+            if missing:
+                self._launch_missing(missing)
+            self._arm_alive()
+        except GpurunError:
+            self.finish()
+            raise
+
+    def drive(self) -> Snapshot:
+        """From wherever the run stands to the end.
+
+        Raises:
+            TeardownError: something with the run's tag is left; the message lists it.
+        """
+        self.launch_all()
+        if not run.has(self.log.read(), EventKind.TEARING_DOWN):
+            self._watch()
+        self.finish()
+        return self.look()
+
+    def look(self) -> Snapshot:
+        """What is known of the run right now; changes nothing."""
+        return snapshot(
+            self.record,
+            self.log.read(),
+            self.instances(),
+            self.bucket,
+            self.catalog,
+            self.clock.now(),
+        )
+
+    def instances(self) -> list[BoxRecord]:
+        """The run's instances as EC2 lists them now."""
+        return ec2.find_boxes(self.session, self.record.run_id)
+
+    def finish(self) -> None:
+        """Terminate, tear down, settle; a second time it is a no-op.
+
+        Raises:
+            TeardownError: something with the run's tag is left.
+        """
+        events = self.log.read()
+        if run.has(events, EventKind.CLEAN):
+            return
+        if not run.has(events, EventKind.TEARING_DOWN):
+            self.log.append(EventKind.TEARING_DOWN, self.clock.now())
+        self.on_step("tearing down")
+        left = stack.teardown(self.session, self.record.run_id, self.clock.now())
+        self._note_ended(self.instances(), over=True)
+        if left:
+            items = "\n".join(f"    {item.kind} {item.id}  {item.detail}" for item in left)
+            raise TeardownError(
+                f"Left behind by {self.record.run_id}:\n{items}",
+                hint=f"Try again: gpurun down {self.record.run_id}",
+            )
+        self.log.append(EventKind.CLEAN, self.clock.now())
+
+    def _reserve(self) -> None:
+        events, ledger = self.log.read(), Ledger(self.record.plan.cap_usd)
+        for name, usd in self.record.plan.reservations().items():
+            ledger = ledger.reserve(name, usd)
+            if not run.has(events, EventKind.RESERVED, name):
+                self.log.append(EventKind.RESERVED, self.clock.now(), box=name, usd=usd)
+
+    def _unlaunched(self) -> list[PlannedBox]:
+        """Boxes that never existed and still have time to do something."""
+        events = self.log.read()
+        known = {record.box for record in self.instances()}
+        return [
+            box
+            for box in self.record.plan.boxes
+            if box.name not in known
+            and not run.has(events, EventKind.LAUNCHED, box.name)
+            and self.clock.now() < box.drain_at
+        ]
+
+    def _launch_missing(self, missing: list[PlannedBox]) -> None:
+        run_id = self.record.run_id
+        if not run.has(self.log.read(), EventKind.BUILDING):
+            self.log.append(EventKind.BUILDING, self.clock.now())
+        self.on_step("building the network")
+        zones = sorted({zone for box in missing for of in box.zones.values() for zone in of})
+        net = network.ensure_network(self.session, self.tags, zones, self.record.ssh_cidr)
+        self.on_step("making the role and the key")
+        profile = role.ensure_box_role(self.session, self.tags, self.record.bucket)
+        role.ensure_kill_role(self.session, self.tags)
+        keys.ensure_key_pair(self.session, self.tags, self._user_public_key())
+        for box in missing:
+            self.on_step(f"launching {box.name} ({box.instance})")
+            self.log.append(EventKind.LAUNCHING, self.clock.now(), box=box.name)
+            request = self._launch_request(box, profile, f"gpurun-{run_id}")
+            self._note_launched(ec2.launch(self.session, request, net))
+
+    def _launch_request(self, box: PlannedBox, profile: str, key: str) -> ec2.LaunchRequest:
+        record = self.record
+        return ec2.LaunchRequest(
+            tags=self.tags,
+            box=box.name,
+            instance_types=(box.instance, *box.fallbacks),
+            ami=Ami(
+                id=record.plan.ami_id or "",
+                name=record.plan.ami_parameter,
+                root_device=record.root_device,
+                snapshot_gb=record.root_snapshot_gb,
+            ),
+            user_data=render_user_data(
+                record.plan,
+                box.name,
+                run_id=record.run_id,
+                bucket=record.bucket,
+                payload_sha256=record.payload_sha256,
+                poweroff_command=record.poweroff_command,
+            ),
+            profile=profile,
+            key_name=key,
+            disk_gb=box.disk_gb,
+            attempt=1,
+            price_by_type=dict(box.prices_usd_per_hour),
+        )
+
+    def _note_launched(self, box: BoxRecord) -> None:
+        """Write down the instance, then its kill schedule; a box that can't be armed is ended."""
+        if not run.has(self.log.read(), EventKind.LAUNCHED, box.box):
+            self.log.append(
+                EventKind.LAUNCHED,
+                self.clock.now(),
+                box=box.box,
+                instance_id=box.instance_id,
+                instance_type=box.instance_type,
+                zone=box.zone,
+                launched_at=box.launched_at,
+            )
+        if box.alive and not run.has(self.log.read(), EventKind.ARMED, box.box):
+            self._arm(box)
+
+    def _arm(self, box: BoxRecord) -> None:
+        planned = self.record.plan.box(box.box)
+        try:
+            arn = role.ensure_kill_role(self.session, self.tags)
+            schedules.ensure_kill(
+                self.session, self.tags, box.box, box.instance_id, planned.cloud_at, arn
+            )
+        except BaseException:
+            ec2.terminate(self.session, [box.instance_id])
+            raise
+        self.log.append(
+            EventKind.ARMED, self.clock.now(), box=box.box, instance_id=box.instance_id
+        )
+
+    def _arm_alive(self) -> None:
+        for box in self.instances():
+            self._note_launched(box)
+
+    def _watch(self) -> None:
+        self.on_step("running")
+        while True:
+            records = self.instances()
+            self._note_ended(records)
+            self.on_progress(self.look())
+            alive = [box for box in records if box.alive]
+            if not alive and not self._still_invisible(records):
+                return
+            if self.clock.now() > self.record.expires_at + _OVERDUE:
+                ec2.terminate(self.session, [box.instance_id for box in alive])
+            self.clock.sleep(self.poll_s)
+
+    def _still_invisible(self, records: list[BoxRecord]) -> bool:
+        """A box launched a moment ago that EC2's eventually consistent reads don't show yet."""
+        seen = {box.box for box in records}
+        return any(
+            event.kind is EventKind.LAUNCHED
+            and event.box not in seen
+            and self.clock.now() - event.at < _VISIBLE_AFTER
+            and not run.has(self.log.read(), EventKind.ENDED, event.box)
+            for event in self.log.read()
+        )
+
+    def _note_ended(self, records: list[BoxRecord], *, over: bool = False) -> None:
+        """Write down and settle boxes that EC2 calls terminated; `over`: also those it forgot."""
+        by_box = {box.box: box for box in records}
+        for event in [e for e in self.log.read() if e.kind is EventKind.LAUNCHED]:
+            box = by_box.get(event.box or "")
+            if run.has(self.log.read(), EventKind.SETTLED, event.box):
+                continue
+            if box is not None and not box.alive:
+                self._settle(event, box.ended_at or self.clock.now(), box.reason)
+            elif box is None and over:
+                cloud_at = self.record.plan.box(event.box or "").cloud_at
+                self._settle(event, min(cloud_at, self.clock.now()), "no longer listed by EC2")
+
+    def _settle(self, launched: Event, ended_at: datetime, reason: str) -> None:
+        if not run.has(self.log.read(), EventKind.ENDED, launched.box):
+            self.log.append(
+                EventKind.ENDED,
+                self.clock.now(),
+                box=launched.box,
+                ended_at=ended_at,
+                reason=reason,
+            )
+        planned = self.record.plan.box(launched.box or "")
+        span = Span(
+            planned.name,
+            launched.instance_type or planned.instance,
+            planned.disk_gb,
+            launched.launched_at or launched.at,
+            ended_at,
+        )
+        usd = span_usd(span, self.catalog, self.record.region, self.clock.now())
+        self.log.append(EventKind.SETTLED, self.clock.now(), box=planned.name, usd=usd)
+
+    def _user_public_key(self) -> str:
+        return run.read_ssh_secrets(self.bucket, self.record.run_id).user_public

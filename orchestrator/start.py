@@ -1,0 +1,99 @@
+"""From a plan to a run on record: checks, keys, payload, run.json. Creates nothing that bills by the hour."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import TYPE_CHECKING
+
+import httpx
+
+from orchestrator import run
+from orchestrator.aws.bucket import ensure_bucket
+from orchestrator.aws.images import resolve_ami
+from orchestrator.aws.quotas import on_demand_vcpus
+from orchestrator.errors import QuotaError
+from orchestrator.payload import build_payload
+from orchestrator.plan import Plan, replan_deadlines
+from orchestrator.remote import new_key_pair
+
+if TYPE_CHECKING:
+    from orchestrator.aws.bucket import Bucket
+    from orchestrator.aws.session import Session
+    from orchestrator.clock import Clock
+
+# AWS's own service that answers with the caller's public address.
+_CALLER_ADDRESS = "https://checkip.amazonaws.com"
+POWEROFF = "poweroff"
+# A plain-process box ends itself through a script of its own; no host command is named.
+POWEROFF_IN_A_PROCESS = '"$GPURUN_POWEROFF"'
+
+
+def start_run(
+    session: Session, plan: Plan, clock: Clock, *, boxes_are_processes: bool
+) -> tuple[Bucket, run.RunRecord]:
+    """Put a run on record, ready for `Runner.drive`.
+
+    Raises:
+        QuotaError: the account's vCPU quota is smaller than the plan needs now.
+        BucketError: the results bucket isn't ours.
+        CatalogError: the AMI parameter doesn't exist in the region.
+    """
+    check_quota(session, plan)
+    ami = resolve_ami(session, plan.ami_parameter)
+    bucket = ensure_bucket(session)
+    now = clock.now()
+    plan = replan_deadlines(plan, now).model_copy(update={"ami_id": ami.id})
+    run_id = run.new_run_id(plan.name, now)
+    user, host = new_key_pair(f"gpurun-{run_id}"), new_key_pair(f"gpurun-{run_id}-host")
+    payload = build_payload(plan, run_id, bucket.name, host_private=host.private)
+    bucket.put_file(f"runs/{run_id}/payload/{payload.sha256}.tar.gz", payload.path)
+    secrets = run.SshSecrets(
+        user_private=user.private,
+        user_public=user.public,
+        host_private=host.private,
+        host_public=host.public,
+    )
+    run.write_ssh_secrets(bucket, run_id, secrets)
+    record = run.RunRecord(
+        run_id=run_id,
+        owner=f"{getpass.getuser()}@{socket.gethostname()}"[:64],
+        created_at=now,
+        plan=plan,
+        bucket=bucket.name,
+        root_device=ami.root_device,
+        root_snapshot_gb=ami.snapshot_gb,
+        payload_sha256=payload.sha256,
+        ssh_cidr=caller_cidr(plan.cloud),
+        ssh_host_key=host.public,
+        poweroff_command=POWEROFF_IN_A_PROCESS if boxes_are_processes else POWEROFF,
+    )
+    run.write_record(bucket, record)
+    return bucket, record
+
+
+def check_quota(session: Session, plan: Plan) -> None:
+    """Compare the vCPUs the plan needs at once with what the account may still start.
+
+    Raises:
+        QuotaError: names the quota's code, what is needed and what there is.
+    """
+    for code, vcpus in plan.quotas.items():
+        use = on_demand_vcpus(session, code)
+        if use is not None and use.limit - use.used < vcpus:
+            raise QuotaError(
+                f"The plan needs {vcpus} vCPUs in {session.region}; quota {code} allows "
+                f"{use.limit}, of which {use.used} are in use.",
+                hint=f"Ask AWS for more (Service Quotas, EC2, {code}), or use a smaller instance.",
+            )
+
+
+def caller_cidr(cloud: str) -> str | None:
+    """The caller's own address as a /32; None (no SSH at all) when it can't be found out."""
+    if cloud == "local":
+        return "127.0.0.1/32"
+    try:
+        answer = httpx.get(_CALLER_ADDRESS, timeout=5).raise_for_status()
+    except httpx.HTTPError:
+        return None
+    return f"{answer.text.strip()}/32"
