@@ -136,7 +136,7 @@ def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(node, dict):
             return node
         return {
-            key: clean(value, is_schema=key not in ("properties", "$defs"))
+            key: clean(value, is_schema=not (is_schema and key in ("properties", "$defs")))
             for key, value in node.items()
             if not (is_schema and key == "title")
         }

@@ -1,0 +1,111 @@
+"""The app: sessions over `WS /ws`, tasks and facts over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pydantic import TypeAdapter
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route, WebSocketRoute
+
+from agent_env.bundle import Bundle
+from agent_env.server.protocol import CallTool, ListTools, Reset
+from agent_env.server.served import Reward, Served, described, serve
+from agent_env.server.sessions import Sessions
+from agent_env.server.task_api import task_routes
+from agent_env.types import EpisodeState, Observation
+
+
+def build_app(
+    bundle: Bundle | Sequence[Bundle] | Mapping[str, Bundle],
+    *,
+    reward: Reward = None,
+    max_concurrent_envs: int = 8,
+) -> Starlette:
+    """An ASGI app that serves the bundles' tasks as episodes.
+
+    `reward` is a score's id or a function of the scores by id; without it each bundle's own
+    `reward` decides. `max_concurrent_envs` is the number of sessions at one time: a trainer needs
+    one for each rollout of a batch. Raises BundleError for what can't be served.
+    """
+    served = serve(bundle, reward)
+    sessions = Sessions(served, max_concurrent_envs)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        sessions.close()
+
+    app = Starlette(
+        routes=[
+            WebSocketRoute("/ws", sessions.attend),
+            *_fact_routes(served, sessions),
+            *task_routes(served),
+        ],
+        exception_handlers={HTTPException: _as_json},
+        lifespan=lifespan,
+    )
+    app.state.sessions = sessions
+    return app
+
+
+def _fact_routes(served: Served, sessions: Sessions) -> list[Route]:
+    facts: dict[str, Callable[[], tuple[int, dict[str, Any]]]] = {
+        "/health": lambda: _health(sessions),
+        "/capacity": lambda: (200, _capacity(sessions)),
+        "/metadata": lambda: (200, _metadata(served)),
+        "/schema": lambda: (200, _SCHEMA),
+        "/tools": lambda: (200, described(served)),
+    }
+    return [Route(path, _answer(fact)) for path, fact in facts.items()]
+
+
+def _answer(fact: Callable[[], tuple[int, dict[str, Any]]]) -> Any:
+    async def endpoint(_: Request) -> JSONResponse:
+        status, body = fact()
+        return JSONResponse(body, status)
+
+    return endpoint
+
+
+def _health(sessions: Sessions) -> tuple[int, dict[str, Any]]:
+    return (503, {"status": "stopping"}) if sessions.stopping else (200, {"status": "healthy"})
+
+
+def _capacity(sessions: Sessions) -> dict[str, Any]:
+    return {
+        "max_sessions": sessions.max_sessions,
+        "active_sessions": sessions.active,
+        "free": sessions.max_sessions - sessions.active,
+    }
+
+
+def _metadata(served: Served) -> dict[str, Any]:
+    return {
+        "name": served.name,
+        "description": f"Tasks of {', '.join(served.hashes)}",
+        "readme_content": None,
+        "version": None,
+        "author": None,
+        "documentation_url": None,
+        "content_hashes": served.hashes,
+    }
+
+
+_SCHEMA = {
+    "action": TypeAdapter(ListTools | CallTool).json_schema(),
+    "observation": Observation.model_json_schema(),
+    "state": EpisodeState.model_json_schema(),
+    "reset_observation": Observation.model_json_schema(),
+    "reset": Reset.model_json_schema(),
+}
+
+
+async def _as_json(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class alone
+    return JSONResponse({"detail": error.detail}, error.status_code)

@@ -1,0 +1,108 @@
+"""The server as a process: announces when it listens, finishes running steps before it stops, and
+never outlives the process that started it."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+
+import uvicorn
+from starlette.applications import Starlette
+
+GRACE_S = 3.0
+"""How long running steps may take to end after a stop was asked for, in seconds."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class EnvServer(uvicorn.Server):
+    """Uvicorn, which by itself cuts sockets in mid-step when told to stop."""
+
+    def __init__(self, app: Starlette, announce: Callable[[], None], log_level: str) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level=log_level,
+                access_log=False,
+                # A trainer may hold the interpreter for long; a session must not die of that.
+                ws_ping_interval=20,
+                ws_ping_timeout=120,
+                timeout_graceful_shutdown=round(GRACE_S),
+            )
+        )
+        self._app = app
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Announce the server once it listens."""
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let the running steps reply first."""
+        await self._app.state.sessions.drain(GRACE_S)
+        await super().shutdown(sockets)
+
+
+def run(
+    app: Starlette,
+    *,
+    host: str,
+    port: int,
+    ready_fd: int | None = None,
+    with_parent: bool = False,
+    parent_pid: int | None = None,
+    log_level: str = "warning",
+) -> None:
+    """Serve until SIGTERM or SIGINT, or, `with_parent`, until the parent process is gone.
+
+    `ready_fd` gets one JSON line with the port, then is closed. `parent_pid` asks the kernel to
+    kill this process with that one; only right if the starting thread lives as long as it does.
+    """
+    listener = _listen(host, port)
+    bound = listener.getsockname()[1]
+    server = EnvServer(app, lambda: _report(ready_fd, bound), log_level)
+    if parent_pid is not None:
+        _die_with(parent_pid)
+    if with_parent:
+        threading.Thread(target=_watch_stdin, args=(server,), daemon=True).start()
+    asyncio.run(server.serve([listener]))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # A restarted server takes its old port back while the last one's connections time out.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    return listener
+
+
+def _report(ready_fd: int | None, port: int) -> None:
+    if ready_fd is not None:
+        with os.fdopen(ready_fd, "w") as pipe:
+            pipe.write(json.dumps({"port": port}) + "\n")
+
+
+def _die_with(parent_pid: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it died before the kernel was asked
+        sys.exit(1)
+
+
+def _watch_stdin(server: EnvServer) -> None:
+    """Stdin is a pipe that nobody writes to: its end is the parent's end."""
+    while os.read(0, 1024):
+        pass
+    server.should_exit = True
+    # A task that hangs in a thread would hold the interpreter's exit for ever.
+    last_resort = threading.Timer(GRACE_S + 1.0, os._exit, [1])
+    last_resort.daemon = True
+    last_resort.start()

@@ -1,0 +1,139 @@
+"""What a server serves: named splits, each of one bundle, checked before a client comes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_env.bundle import Bundle
+from agent_env.errors import BundleError, TaskNotFound
+from agent_env.types import END_TURN, TaskData, ToolSpec
+
+Reward = str | Callable[[dict[str, float]], float | None] | None
+"""A score's id, a function of the scores by id, or None for the bundle's own."""
+
+END_TURN_SPEC = ToolSpec(
+    name=END_TURN,
+    description="End your turn with your answer.",
+    input_schema={
+        "type": "object",
+        "properties": {"response": {"type": "string", "description": "Your answer."}},
+    },
+)
+
+
+@dataclass(frozen=True)
+class ServedSplit:
+    """One split as clients name it; `tasks` are the bundle's own."""
+
+    name: str
+    owner: str
+    bundle: Bundle
+    tasks: tuple[TaskData, ...]
+    tools: tuple[ToolSpec, ...]
+
+    def listed(self, task: TaskData) -> TaskData:
+        """The task as a client may see it: under the served name, without its data."""
+        return task.model_copy(update={"split": self.name, "data": {}})
+
+    def task(self, index: int) -> TaskData:
+        """Raises TaskNotFound."""
+        if not 0 <= index < len(self.tasks):
+            last = len(self.tasks) - 1
+            raise TaskNotFound(f"the split {self.name!r} has tasks 0 to {last}, not {index}")
+        return self.tasks[index]
+
+
+@dataclass(frozen=True)
+class Served:
+    """All splits, in order; the first task of the first is what a bare reset opens."""
+
+    name: str
+    splits: dict[str, ServedSplit]
+    hashes: dict[str, str]
+    reward: Reward
+
+    def split(self, name: str) -> ServedSplit:
+        """Raises TaskNotFound with the nearest name."""
+        if name not in self.splits:
+            near = difflib.get_close_matches(name, self.splits, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.splits)}"
+            raise TaskNotFound(f"no split {name!r}; {hint}")
+        return self.splits[name]
+
+    def reward_of(self, split: ServedSplit, scores: dict[str, float]) -> float | None:
+        """Raises KeyError for a score that the task didn't record, or what the function raises."""
+        if callable(self.reward):
+            return self.reward(scores)
+        if isinstance(self.reward, str):
+            return scores[self.reward]
+        return split.bundle.reward(scores)
+
+
+def serve(bundles: Bundle | Sequence[Bundle] | Mapping[str, Bundle], reward: Reward) -> Served:
+    """Lay out the splits.
+
+    One bundle keeps the names of its splits. Several are told apart by `<name>/<split>`, where
+    the name is the mapping's key or the bundle's own; a bundle of one split is just `<name>`.
+    Raises BundleError for what can't be served.
+    """
+    named = _named(bundles)
+    splits = [
+        _checked(_split_name(owner, split, bundle, alone=len(named) == 1), owner, bundle, split)
+        for owner, bundle in named.items()
+        for split in bundle.splits
+    ]
+    if not splits:
+        raise BundleError("nothing to serve: no bundle has a split")
+    return Served(
+        name="+".join(named).replace(".", "_"),
+        splits={split.name: split for split in splits},
+        hashes={owner: bundle.content_hash for owner, bundle in named.items()},
+        reward=reward,
+    )
+
+
+def _named(bundles: Bundle | Sequence[Bundle] | Mapping[str, Bundle]) -> dict[str, Bundle]:
+    if isinstance(bundles, Bundle):
+        return {bundles.name: bundles}
+    if isinstance(bundles, Mapping):
+        return dict(bundles)
+    named = {bundle.name: bundle for bundle in bundles}
+    if len(named) != len(bundles):
+        raise BundleError("two bundles have one name; serve them as a mapping with names")
+    return named
+
+
+def _split_name(owner: str, split: str, bundle: Bundle, *, alone: bool) -> str:
+    if alone:
+        return split
+    return owner if len(bundle.splits) == 1 else f"{owner}/{split}"
+
+
+def _checked(name: str, owner: str, bundle: Bundle, split: str) -> ServedSplit:
+    tasks = tuple(bundle.tasks(split))
+    if not tasks:
+        raise BundleError(f"the split {name!r} of {bundle.name} has no tasks")
+    for position, task in enumerate(tasks):
+        if task.index != position or task.split != split:
+            where = f"{bundle.name}, split {split!r}, position {position}"
+            raise BundleError(f"{where}: the task says split {task.split!r}, index {task.index}")
+    return ServedSplit(name, owner, bundle, tasks, (*bundle.tools(split), END_TURN_SPEC))
+
+
+def described(served: Served) -> dict[str, Any]:
+    """What `GET /tools` answers: enough for a client to build its environment classes."""
+    return {
+        "env_name": served.name,
+        "bundles": served.hashes,
+        "splits": {
+            name: {
+                "bundle": split.owner,
+                "num_tasks": len(split.tasks),
+                "tools": [tool.model_dump() for tool in split.tools],
+            }
+            for name, split in served.splits.items()
+        },
+    }
