@@ -14,7 +14,7 @@ BIN := .venv/bin
 GPURUN := $(BIN)/gpurun
 WHEELS := .wheels
 CODE := orchestrator agent_env benchmarks tests
-PIP_QUIET := --quiet --disable-pip-version-check --only-binary :all:
+PIP_QUIET := -qq --disable-pip-version-check --only-binary :all:
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-build
 LOCK_ANY := $(LOCK) --universal --python-version 3.11
 
@@ -22,12 +22,14 @@ LOCK_ANY := $(LOCK) --universal --python-version 3.11
 export GPURUN_WHEELS ?= $(CURDIR)/$(WHEELS)
 
 ##@ Start here
-.PHONY: help setup train-setup
+.PHONY: help setup wheels train-setup
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.installed ## Make .venv from the hash lock (idempotent)
+
+wheels: $(WHEELS)/cpu/.complete ## Download the wheels that local boxes install from (0.3 GB)
 
 train-setup: .venv-train/.installed ## Make .venv-train: torch and TRL on the CPU, for the tests of the training helpers
 
@@ -104,7 +106,7 @@ clean: ## Remove what make made (not your results, not the local cloud's state)
 .venv/.installed: requirements/dev.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install $(PIP_QUIET) --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
 $(WHEELS)/cpu/.complete: templates/pins/cpu.txt requirements/wheels.txt
@@ -118,5 +120,5 @@ $(WHEELS)/cpu/.complete: templates/pins/cpu.txt requirements/wheels.txt
 	.venv-train/bin/python -m pip install $(PIP_QUIET) --no-deps --no-index --find-links $(WHEELS)/cpu \
 	  --require-hashes -r templates/pins/cpu.txt
 	.venv-train/bin/python -m pip install $(PIP_QUIET) --no-deps --require-hashes -r requirements/train.txt
-	.venv-train/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	.venv-train/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@

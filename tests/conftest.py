@@ -1,4 +1,4 @@
-"""What every test shares: which files can be collected here, and an environment without surprises."""
+"""What every test shares: which files are collected here, and an environment of its own."""
 
 from __future__ import annotations
 
