@@ -69,9 +69,8 @@ def test_the_lock_for_people_satisfies_the_project() -> None:
     locked = versions(ROOT / "requirements" / "dev.txt")
     for wanted in map(Requirement, [*project["dependencies"], *extras["local"], *extras["dev"]]):
         found = locked[canonicalize_name(wanted.name)]
-        assert found and all(map(wanted.specifier.contains, found)), (
-            f"{wanted} is locked at {found}"
-        )
+        fits = [wanted.specifier.contains(version) for version in found]
+        assert fits.count(True) == len(found) > 0, f"{wanted} is locked at {found}"
 
 
 def test_a_persons_environment_brings_no_torch() -> None:
