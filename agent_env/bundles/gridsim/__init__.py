@@ -4,7 +4,7 @@ Splits "train" and "eval" are 24 hours of numbers; "coarse-train" and "coarse-ev
 simulation in three blocks of words, for models far too small to count.
 """
 
-from agent_env.bundles.gridsim.bundle import GridSim
+from agent_env.bundles.gridsim.gridsim import GridSim
 
 __all__ = ["bundle"]
 

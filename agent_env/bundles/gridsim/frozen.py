@@ -3,17 +3,18 @@
 import gzip
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from agent_env.bundles.gridsim.coarse import Plan
-from agent_env.bundles.gridsim.simulation import Day, Schedule
+from agent_env.bundles.gridsim.simulation import HOURS, Day, Schedule
 
 FOLDER = Path(__file__).with_name("data")
 FINE_SPLITS = ("train", "eval")
 COARSE_SPLITS = ("coarse-train", "coarse-eval")
 
-Series = tuple[int, ...]
+Series = Annotated[tuple[int, ...], Field(min_length=HOURS, max_length=HOURS)]
 
 
 class FrozenDay(BaseModel):

@@ -20,45 +20,29 @@ from agent_env.bundles.gridsim.frozen import (
     FineDay,
     FrozenDay,
 )
+from agent_env.bundles.gridsim.optimum import optimum
 from agent_env.bundles.gridsim.parameters import parameters, site
 from agent_env.bundles.gridsim.simulation import NOTHING, Day, simulate
 from agent_env.bundles.gridsim.weather import draw_coarse_day, draw_day
 
-MID_VALUES = (0.10, 0.35)
-"""What selling in a mid block may be worth on a coarse day; selling in a low one: 0."""
-
 
 def fine_day(split: str, index: int) -> FineDay:
-    """The first day of this index's draws that is worth playing, with its optimum."""
-    from agent_env.bundles.gridsim.optimum import optimum
-
-    for rng in _draws(split, index):
-        day = draw_day(rng)
-        best, optimum_usd = optimum(day, site())
-        nothing_usd = simulate(day, NOTHING, site()).cost_usd
-        if nothing_usd - optimum_usd >= parameters()["least_saving_usd"]:
-            break
-    return FineDay(
-        **_inputs(day),
-        nothing_usd=round(nothing_usd, 4),
-        optimum_usd=round(optimum_usd, 4),
-        battery_kw=tuple(round(kw) for kw in best.battery_kw),
-        generator_kw=tuple(round(kw) for kw in best.generator_kw),
-    )
+    """The first of this index's draws that is worth playing, with its optimum."""
+    least = parameters()["least_saving_usd"]
+    days = (_with_optimum(draw_day(rng)) for rng in _draws(split, index))
+    return next(day for day in days if day.nothing_usd - day.optimum_usd >= least)
 
 
 def coarse_day(split: str, index: int) -> CoarseDay:
     """A day of context `index % 12` whose plans are worth what its words promise."""
     levels = contexts()[index % len(contexts())]
-    for rng in _draws(split, index):
-        day = draw_coarse_day(rng, levels)
-        if coarse.words(day) == levels and _keeps_promise(day):
-            break
+    days = (draw_coarse_day(rng, levels) for rng in _draws(split, index))
+    day = next(day for day in days if coarse.words(day) == levels and _keeps_promise(day))
     costs = coarse.plan_costs_usd(day)
     plan = min(PLANS, key=lambda each: costs[each])
     return CoarseDay(
         **_inputs(day),
-        nothing_usd=round(simulate(day, NOTHING, site()).cost_usd, 4),
+        nothing_usd=_nothing_usd(day),
         optimum_usd=round(costs[plan], 4),
         plan=plan,
     )
@@ -85,6 +69,17 @@ def write(folder: Path) -> None:
         sys.stdout.write(f"{split}: {count} days, {len(packed)} bytes\n")
 
 
+def _with_optimum(day: Day) -> FineDay:
+    best, optimum_usd = optimum(day, site())
+    return FineDay(
+        **_inputs(day),
+        nothing_usd=_nothing_usd(day),
+        optimum_usd=round(optimum_usd, 4),
+        battery_kw=tuple(round(kw) for kw in best.battery_kw),
+        generator_kw=tuple(round(kw) for kw in best.generator_kw),
+    )
+
+
 def _draws(split: str, index: int) -> Iterator[random.Random]:
     seed = parameters()["seed"]
     for attempt in itertools.count():
@@ -92,10 +87,9 @@ def _draws(split: str, index: int) -> Iterator[random.Random]:
 
 
 def _keeps_promise(day: Day) -> bool:
-    nothing_usd = simulate(day, NOTHING, site()).cost_usd
-    if min(coarse.plan_costs_usd(day).values()) >= nothing_usd:
+    if min(coarse.plan_costs_usd(day).values()) >= _nothing_usd(day):
         return False
-    low, high = MID_VALUES
+    low, high = parameters()["coarse_mid_value"]
     fits = {
         "low": lambda worth: worth == 0.0,
         "mid": lambda worth: low <= worth <= high,
@@ -103,6 +97,10 @@ def _keeps_promise(day: Day) -> bool:
     }
     values, words = coarse.plan_values(day), coarse.words(day)
     return all(fits[words[plan]](values[plan]) for plan in PLANS)
+
+
+def _nothing_usd(day: Day) -> float:
+    return round(simulate(day, NOTHING, site()).cost_usd, 4)
 
 
 def _inputs(day: Day) -> dict[str, tuple[int, ...]]:
