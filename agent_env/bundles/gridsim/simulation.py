@@ -152,13 +152,14 @@ def owed_usd_per_kwh(day: Day, site: Site) -> float:
 
 
 def value(cost_usd: float, *, nothing_usd: float, optimum_usd: float) -> float:
-    """Where a cost lies between doing nothing (0) and the optimum (1), clipped to [0, 1].
+    """Where a cost lies between doing nothing (0) and the optimum (1), in [0, 1], 6 decimals.
 
     Raises ValueError when the optimum isn't cheaper than doing nothing.
     """
     if optimum_usd >= nothing_usd:
         raise ValueError(f"optimum {optimum_usd} isn't below doing nothing {nothing_usd}")
-    return _clip((nothing_usd - cost_usd) / (nothing_usd - optimum_usd), 0.0, 1.0)
+    share = (nothing_usd - cost_usd) / (nothing_usd - optimum_usd)
+    return round(_clip(share, 0.0, 1.0), 6)
 
 
 def _hour(
