@@ -1,0 +1,139 @@
+"""An env server of one's own: a child process on loopback that dies with its parent.
+
+Two ties hold it, since each fails alone: the kernel's parent-death signal (not asked for from a
+thread that may end sooner than the process) and a pipe on the child's stdin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+from agent_env.bundle import Bundle
+from agent_env.errors import BundleError, ServerDown
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 6.0
+
+
+class LocalServer:
+    """A running `python -m agent_env.server`; `with` stops it at the end."""
+
+    def __init__(
+        self,
+        bundle: str | Path | Bundle,
+        *,
+        port: int = 0,
+        max_sessions: int = 64,
+        reward: str | None = None,
+        log: Path | None = None,
+    ) -> None:
+        """Start it and wait until it listens.
+
+        `port` 0 takes a free one; a server started again on the port of the one before is found
+        by its clients. Its log goes to the file `log`, else to this process's stderr. Raises
+        ServerDown when it ends or doesn't listen within 60 s.
+        """
+        options = [_reference(bundle), f"--port={port}", f"--max-sessions={max_sessions}"]
+        if reward is not None:
+            options.append(f"--reward={reward}")
+        ready, announce = os.pipe()
+        try:
+            self._process = _spawn(options, announce, log)
+        finally:
+            os.close(announce)
+        self._stop = weakref.finalize(self, _stop, self._process)
+        try:
+            self.port = _announced_port(ready, self._process)
+        except ServerDown:
+            self._stop()
+            raise
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """False once the child has ended."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """End it gracefully: running steps reply first. Safe to call twice."""
+        self._stop()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._process.kill()
+        self._stop()
+
+    def __enter__(self) -> LocalServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _spawn(options: list[str], announce: int, log: Path | None) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "agent_env.server", *options]
+    command += [f"--ready-fd={announce}", "--with-parent"]
+    if threading.current_thread() is threading.main_thread():
+        command.append(f"--parent-pid={os.getpid()}")
+    # The child must find what the parent could import: a bundle may live anywhere on its path.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    output = log.open("ab") if log else None
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stderr=output, pass_fds=[announce], env=environment
+        )
+    finally:
+        if output is not None:
+            output.close()
+
+
+def _announced_port(ready: int, process: subprocess.Popen[bytes]) -> int:
+    with os.fdopen(ready) as pipe:
+        readable, _, _ = select.select([pipe], [], [], START_TIMEOUT_S)
+        line = pipe.readline() if readable else ""
+    if line:
+        return int(json.loads(line)["port"])
+    if not readable:
+        raise ServerDown(f"the env server didn't listen within {START_TIMEOUT_S:.0f} s")
+    raise ServerDown(
+        f"the env server ended at its start, exit status {process.wait()}; see its log"
+    )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _reference(bundle: str | Path | Bundle) -> str:
+    """How another process names the bundle; an object is looked up where its class was defined."""
+    if not isinstance(bundle, Bundle):
+        return str(bundle)
+    module = sys.modules[type(bundle).__module__]
+    for name, value in vars(module).items():
+        if value is bundle and module.__name__ != "__main__":
+            return f"{module.__name__}:{name}"
+    raise BundleError(
+        f"the bundle {bundle.name!r} isn't a name in its module, so another process can't load"
+        " it; give a bundle's name, module:attribute or a folder"
+    )
