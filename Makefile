@@ -41,7 +41,7 @@ gpu-proof: setup ## The main job: rehearsal on the local cloud; CLOUD=aws CAP=40
 	$(GPURUN) up runbooks/gpu-proof.yaml --cloud aws --cap $(CAP)
 else
 gpu-proof: setup $(WHEELS)/cpu/.complete
-	$(GPURUN) up runbooks/rehearsal.yaml --cloud $(CLOUD) $(if $(CAP),--cap $(CAP)) --yes
+	$(GPURUN) up runbooks/rehearsal.yaml --cloud $(CLOUD) --yes$(if $(CAP), --cap $(CAP))
 endif
 
 pull: setup ## Pull a run's results: RUN=id
@@ -89,7 +89,7 @@ bench: setup train-setup ## Measurements: how fast the command answers, how much
 	$(BIN)/python -m benchmarks
 
 readme: setup ## Write the README's tables anew from the command's own output
-	$(BIN)/python -m benchmarks.readme
+	$(BIN)/python -m benchmarks.readme $(if $(RUN),--run $(RUN))
 
 lock: setup ## Lock again; PyTorch's CPU wheel is found where pip finds it (PIP_FIND_LINKS)
 	$(LOCK_ANY) pyproject.toml --extra local --extra dev -o requirements/dev.txt

@@ -1,0 +1,32 @@
+"""What a person can type: the commands of `gpurun` and the targets of the Makefile."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import typer.main
+from typer.core import TyperGroup
+
+from orchestrator.cli import app
+
+from .tree import ROOT
+
+
+def commands() -> set[str]:
+    """Every command, as typed after `gpurun`, those of a group by both words."""
+    return set(_named(typer.main.get_command(app), ""))
+
+
+def targets() -> set[str]:
+    """Every target that `make help` lists."""
+    command = ["make", "help"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return set(re.findall(r"^  ([a-z-]+) ", listed, re.MULTILINE))
+
+
+def _named(command: object, prefix: str) -> list[str]:
+    if not isinstance(command, TyperGroup):
+        return [prefix.strip()]
+    inner = command.commands.items()
+    return [found for name, child in inner for found in _named(child, f"{prefix} {name}")]
