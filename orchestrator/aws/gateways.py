@@ -1,0 +1,149 @@
+"""A run's ways out: the internet gateway with its route, and the free gateway to S3."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from orchestrator.aws.refusals import code, is_missing
+from orchestrator.aws.removal import remove
+from orchestrator.aws.tags import RunTags, of_run, where
+from orchestrator.aws.waits import DEPENDENCY_S, PROPAGATION_S
+from orchestrator.errors import ApiError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import RouteTableTypeDef
+
+    from orchestrator.aws.session import Session
+
+_EVERYWHERE = "0.0.0.0/0"
+
+
+def ensure_internet(session: Session, tags: RunTags, vpc_id: str) -> str:
+    """An internet gateway, attached, and the default route to it in the main route table."""
+    ec2 = session.client("ec2")
+    gateway_id = _gateway(session, tags)
+    try:
+        session.patience.retry(
+            lambda: ec2.attach_internet_gateway(InternetGatewayId=gateway_id, VpcId=vpc_id),
+            when=is_missing,
+            timeout_s=PROPAGATION_S,
+        )
+    except Exception as error:
+        if code(error) != "Resource.AlreadyAssociated":
+            raise
+    table = main_table(session, vpc_id)
+    ec2.create_tags(
+        Resources=[table["RouteTableId"]], Tags=tags.as_list("routes", f"{vpc_id}-main")
+    )
+    if not any(route.get("DestinationCidrBlock") == _EVERYWHERE for route in table["Routes"]):
+        session.patience.retry(
+            lambda: ec2.create_route(
+                RouteTableId=table["RouteTableId"],
+                DestinationCidrBlock=_EVERYWHERE,
+                GatewayId=gateway_id,
+            ),
+            when=is_missing,
+            timeout_s=PROPAGATION_S,
+        )
+    return gateway_id
+
+
+def ensure_s3_endpoint(session: Session, tags: RunTags, vpc_id: str) -> str:
+    """S3 without leaving AWS, at no price.
+
+    The endpoint's policy stays open: what a box may do is its role's business, and model hubs
+    serve downloads from buckets of their own.
+    """
+    ec2 = session.client("ec2")
+    for endpoint in live_endpoints(session, vpc_id):
+        return endpoint
+    table_id = main_table(session, vpc_id)["RouteTableId"]
+    made = session.patience.retry(
+        lambda: ec2.create_vpc_endpoint(
+            VpcId=vpc_id,
+            ServiceName=f"com.amazonaws.{session.region}.s3",
+            VpcEndpointType="Gateway",
+            RouteTableIds=[table_id],
+            ClientToken=hashlib.sha256(f"{tags.run_id} {vpc_id} s3".encode()).hexdigest(),
+            TagSpecifications=tags.spec("vpc-endpoint", role="s3-endpoint"),
+        ),
+        when=is_missing,
+        timeout_s=PROPAGATION_S,
+    )
+    return made["VpcEndpoint"]["VpcEndpointId"]
+
+
+def delete_endpoints(session: Session, vpc_id: str) -> None:
+    """Delete the VPC's endpoints and wait until they are gone.
+
+    Raises:
+        ApiError: EC2 kept one; its answer is a success with a list of failures.
+    """
+    found = live_endpoints(session, vpc_id)
+    if not found:
+        return
+    answer = session.client("ec2").delete_vpc_endpoints(VpcEndpointIds=found)
+    kept = [
+        f"{item.get('ResourceId')}: {item.get('Error', {}).get('Message')}"
+        for item in answer.get("Unsuccessful", [])
+        if not str(item.get("Error", {}).get("Code", "")).endswith(".NotFound")
+    ]
+    if kept:
+        raise ApiError(f"EC2 keeps endpoints: {'; '.join(kept)}")
+    session.patience.until(
+        lambda: None if live_endpoints(session, vpc_id) else True, timeout_s=DEPENDENCY_S
+    )
+
+
+def delete_gateways(session: Session, vpc_id: str) -> None:
+    """Detach and delete, once no public address of the VPC is in use any more."""
+    ec2 = session.client("ec2")
+    found = ec2.describe_internet_gateways(Filters=[where("attachment.vpc-id", vpc_id)])
+    for gateway in found["InternetGateways"]:
+        name = gateway["InternetGatewayId"]
+        remove(session, ec2.detach_internet_gateway, InternetGatewayId=name, VpcId=vpc_id)
+        remove(session, ec2.delete_internet_gateway, InternetGatewayId=name)
+
+
+def delete_loose_gateways(session: Session, run_id: str) -> None:
+    """Delete what was made or detached but never used: it belongs to no VPC."""
+    ec2 = session.client("ec2")
+    for gateway in ec2.describe_internet_gateways(Filters=of_run(run_id))["InternetGateways"]:
+        if not gateway["Attachments"]:
+            name = gateway["InternetGatewayId"]
+            remove(session, ec2.delete_internet_gateway, InternetGatewayId=name)
+
+
+def main_table(session: Session, vpc_id: str) -> RouteTableTypeDef:
+    """The route table that comes and goes with the VPC."""
+    ec2 = session.client("ec2")
+    filters = [where("vpc-id", vpc_id), where("association.main", "true")]
+    tables = session.patience.until(
+        lambda: ec2.describe_route_tables(Filters=filters)["RouteTables"] or None,
+        timeout_s=PROPAGATION_S,
+    )
+    if not tables:
+        raise ApiError(f"EC2 shows no main route table of {vpc_id}")
+    return tables[0]
+
+
+def live_endpoints(session: Session, vpc_id: str) -> list[str]:
+    """Ids of endpoints that aren't deleted; a deleted one stays listed for a while."""
+    found = session.client("ec2").describe_vpc_endpoints(Filters=[where("vpc-id", vpc_id)])[
+        "VpcEndpoints"
+    ]
+    return sorted(
+        endpoint["VpcEndpointId"]
+        for endpoint in found
+        if endpoint.get("State", "").lower() != "deleted"
+    )
+
+
+def _gateway(session: Session, tags: RunTags) -> str:
+    ec2 = session.client("ec2")
+    found = ec2.describe_internet_gateways(Filters=of_run(tags.run_id))["InternetGateways"]
+    if found:
+        return min(gateway["InternetGatewayId"] for gateway in found)
+    made = ec2.create_internet_gateway(TagSpecifications=tags.spec("internet-gateway", role="igw"))
+    return made["InternetGateway"]["InternetGatewayId"]

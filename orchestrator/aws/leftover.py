@@ -1,0 +1,218 @@
+"""What carries our tag in a region, by id: the last word on whether a run is really gone.
+
+Each kind is described for itself, because EC2's list of tags goes on naming what was deleted. That
+list only serves for kinds which no run of ours makes, such as an address that a person attached.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.aws import role, schedules
+from orchestrator.aws import tags as tag
+from orchestrator.aws.refusals import boundary, is_missing
+from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_time, where
+
+if TYPE_CHECKING:
+    from orchestrator.aws.session import Session
+
+_NAME = re.compile(rf"{PREFIX}-(?P<run>.+-\d{{6}}-\d{{6}}-[a-z2-7]{{4}})-(?P<part>.+)")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """One thing in the account that a run made."""
+
+    kind: str
+    id: str
+    run: str
+    """Empty when the thing doesn't say."""
+    detail: str = ""
+    expires_at: datetime | None = None
+
+    def aged(self, now: datetime) -> Leftover:
+        """The same, saying how long it has been overdue, if it is."""
+        if self.expires_at is None or self.expires_at > now:
+            return self
+        minutes = int((now - self.expires_at).total_seconds() // 60)
+        words = f"{self.detail}, expired {minutes} min ago"
+        return replace(self, detail=words.removeprefix(", "))
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How EC2 lists one kind of thing."""
+
+    name: str
+    operation: str
+    rows: Callable[[Any], list[Any]]
+    id_key: str
+    state: Callable[[Any], str] = lambda _: ""
+    gone: tuple[str, ...] = ()
+
+
+_KINDS = (
+    _Kind(
+        "instance",
+        "describe_instances",
+        lambda page: [row for group in page["Reservations"] for row in group["Instances"]],
+        "InstanceId",
+        state=lambda row: row["State"]["Name"],
+        gone=("terminated",),
+    ),
+    _Kind(
+        "volume",
+        "describe_volumes",
+        lambda page: page["Volumes"],
+        "VolumeId",
+        state=lambda row: row["State"],
+        gone=("deleting", "deleted"),
+    ),
+    _Kind(
+        "network-interface",
+        "describe_network_interfaces",
+        lambda page: page["NetworkInterfaces"],
+        "NetworkInterfaceId",
+        state=lambda row: row["Status"],
+    ),
+    _Kind(
+        "vpc-endpoint",
+        "describe_vpc_endpoints",
+        lambda page: page["VpcEndpoints"],
+        "VpcEndpointId",
+        state=lambda row: str(row.get("State", "")).lower(),
+        gone=("deleting", "deleted"),
+    ),
+    _Kind(
+        "security-group",
+        "describe_security_groups",
+        lambda page: page["SecurityGroups"],
+        "GroupId",
+    ),
+    _Kind(
+        "internet-gateway",
+        "describe_internet_gateways",
+        lambda page: page["InternetGateways"],
+        "InternetGatewayId",
+    ),
+    _Kind("subnet", "describe_subnets", lambda page: page["Subnets"], "SubnetId"),
+    _Kind(
+        "route-table", "describe_route_tables", lambda page: page["RouteTables"], "RouteTableId"
+    ),
+    _Kind("vpc", "describe_vpcs", lambda page: page["Vpcs"], "VpcId"),
+    _Kind("key-pair", "describe_key_pairs", lambda page: page["KeyPairs"], "KeyPairId"),
+)
+
+
+@boundary()
+def leftovers(session: Session, run_id: str | None = None) -> list[Leftover]:
+    """All that a run has in the account, or all that any run has in this region.
+
+    Runs that are going on have much of it. The results bucket is never part of it.
+
+    Raises:
+        CredentialsError, ApiError, CloudError: what can't be seen is not reported as gone.
+    """
+    return [
+        *regional(session, run_id),
+        *global_ones(session, run_id),
+    ]
+
+
+@boundary()
+def regional(session: Session, run_id: str | None = None) -> list[Leftover]:
+    """Of EC2 and the scheduler, in this session's region."""
+    found = [item for kind in _KINDS for item in _of_kind(session, kind, run_id)]
+    return [*found, *_of_other_kinds(session, run_id), *_kills(session, run_id)]
+
+
+@boundary()
+def global_ones(session: Session, run_id: str | None = None) -> list[Leftover]:
+    """Of IAM, which knows no regions."""
+    if run_id is None:
+        return list(_all_roles(session))
+    parts = (role.BOX, role.KILL)
+    found = [_role(session, named(run_id, part)) for part in parts]
+    return [item for item in (*found, _profile(session, named(run_id, role.BOX))) if item]
+
+
+def _of_kind(session: Session, kind: _Kind, run_id: str | None) -> Iterator[Leftover]:
+    for page in _pages(session, kind.operation, run_id):
+        for row in kind.rows(page):
+            if kind.state(row) not in kind.gone:
+                tags = as_map(row.get("Tags") or row.get("TagSet") or [])
+                yield _leftover(kind.name, row[kind.id_key], tags, kind.state(row))
+
+
+def _pages(session: Session, operation: str, run_id: str | None) -> Iterator[Any]:
+    ec2: Any = session.client("ec2")
+    filters = of_run(run_id) if run_id else [where("tag-key", tag.RUN)]
+    if ec2.can_paginate(operation):
+        yield from ec2.get_paginator(operation).paginate(Filters=filters)
+    else:
+        yield getattr(ec2, operation)(Filters=filters)
+
+
+def _of_other_kinds(session: Session, run_id: str | None) -> Iterator[Leftover]:
+    filters = [where("key", tag.RUN), *([where("value", run_id)] if run_id else [])]
+    known = {kind.name for kind in _KINDS}
+    for page in session.client("ec2").get_paginator("describe_tags").paginate(Filters=filters):
+        for row in page["Tags"]:
+            if row["ResourceType"] not in known:
+                yield Leftover(row["ResourceType"], row["ResourceId"], row["Value"])
+
+
+def _kills(session: Session, run_id: str | None) -> Iterator[Leftover]:
+    for name in schedules.find_kills(session, run_id):
+        at = schedules.fires_at(session, name)
+        yield Leftover("schedule", name, run_id or _run_of(name), "", at)
+
+
+def _all_roles(session: Session) -> Iterator[Leftover]:
+    iam = session.client("iam")
+    for roles in iam.get_paginator("list_roles").paginate(PathPrefix=role.PATH):
+        for entry in roles["Roles"]:
+            item = _role(session, entry["RoleName"])
+            if item:
+                yield item
+    for profiles in iam.get_paginator("list_instance_profiles").paginate(PathPrefix=role.PATH):
+        for profile in profiles["InstanceProfiles"]:
+            found = _profile(session, profile["InstanceProfileName"])
+            if found:
+                yield found
+
+
+def _role(session: Session, name: str) -> Leftover | None:
+    try:
+        found = session.client("iam").get_role(RoleName=name)["Role"]
+    except Exception as error:
+        if not is_missing(error):
+            raise
+        return None
+    return _leftover("role", name, as_map(found.get("Tags", [])))
+
+
+def _profile(session: Session, name: str) -> Leftover | None:
+    try:
+        found = session.client("iam").get_instance_profile(InstanceProfileName=name)
+    except Exception as error:
+        if not is_missing(error):
+            raise
+        return None
+    tags = as_map(found["InstanceProfile"].get("Tags", []))
+    return _leftover("instance-profile", name, tags)
+
+
+def _leftover(kind: str, name: str, tags: dict[str, str], detail: str = "") -> Leftover:
+    run = tags.get(tag.RUN, "") or _run_of(name)
+    return Leftover(kind, name, run, detail, parse_time(tags.get(tag.EXPIRES_AT)))
+
+
+def _run_of(name: str) -> str:
+    """The run in a name of ours; names are all that schedules have."""
+    match = _NAME.fullmatch(name)
+    return match["run"] if match else ""

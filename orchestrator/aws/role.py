@@ -1,0 +1,167 @@
+"""Two roles of a run: what a box may do (its own prefix, no deleting), and who may end it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.aws.refusals import boundary, code, is_missing
+from orchestrator.aws.removal import remove
+from orchestrator.aws.tags import PREFIX, RUN, RunTags, named
+from orchestrator.aws.waits import PROPAGATION_S
+
+if TYPE_CHECKING:
+    from orchestrator.aws.session import Session
+
+Document = dict[str, Any]
+
+BOX, KILL = "box", "kill"
+# IAM lists by path, not by the beginning of a name.
+PATH = f"/{PREFIX}/"
+_POLICY = "gpurun"
+
+
+@boundary()
+def ensure_box_role(session: Session, tags: RunTags, bucket: str) -> str:
+    """Role and instance profile of the run's boxes; the profile's name is returned."""
+    iam, name = session.client("iam"), named(tags.run_id, BOX)
+    _ensure_role(session, name, tags, box_trust(), box_policy(session, tags.run_id, bucket))
+    _unless_exists(
+        lambda: iam.create_instance_profile(
+            InstanceProfileName=name, Path=PATH, Tags=tags.as_list("box-profile", name)
+        )
+    )
+    profile = session.patience.retry(
+        lambda: iam.get_instance_profile(InstanceProfileName=name),
+        when=is_missing,
+        timeout_s=PROPAGATION_S,
+    )["InstanceProfile"]
+    if not profile["Roles"]:
+        _unless_exists(
+            lambda: iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
+        )
+    return name
+
+
+@boundary()
+def ensure_kill_role(session: Session, tags: RunTags) -> str:
+    """The role under which the scheduler terminates this run's boxes; its ARN is returned."""
+    name = named(tags.run_id, KILL)
+    _ensure_role(session, name, tags, kill_trust(session), kill_policy(session, tags.run_id))
+    return f"arn:{session.partition}:iam::{session.account}:role{PATH}{name}"
+
+
+@boundary()
+def delete_roles(session: Session, run_id: str) -> None:
+    """Delete both roles and the profile, in the order that IAM asks for."""
+    iam, box = session.client("iam"), named(run_id, BOX)
+    remove(session, iam.remove_role_from_instance_profile, InstanceProfileName=box, RoleName=box)
+    remove(session, iam.delete_instance_profile, InstanceProfileName=box)
+    for name in (box, named(run_id, KILL)):
+        remove(session, iam.delete_role_policy, RoleName=name, PolicyName=_POLICY)
+        remove(session, iam.delete_role, RoleName=name)
+
+
+def box_trust() -> Document:
+    """EC2 may hand the role to an instance."""
+    return _document(
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "ec2.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+    )
+
+
+def box_policy(session: Session, run_id: str, bucket: str) -> Document:
+    """Read and write under `runs/<run>/`, list it, and delete nothing anywhere."""
+    arn = f"arn:{session.partition}:s3:::{bucket}"
+    objects = ("PutObject", "GetObject", "AbortMultipartUpload", "ListMultipartUploadParts")
+    return _document(
+        {
+            "Sid": "OwnPrefix",
+            "Effect": "Allow",
+            "Action": [f"s3:{action}" for action in objects],
+            "Resource": f"{arn}/runs/{run_id}/*",
+        },
+        {
+            "Sid": "ListOwnPrefix",
+            "Effect": "Allow",
+            "Action": "s3:ListBucket",
+            "Resource": arn,
+            "Condition": {"StringLike": {"s3:prefix": f"runs/{run_id}/*"}},
+        },
+        {
+            "Sid": "DeleteNothing",
+            "Effect": "Deny",
+            "Action": ["s3:Delete*", "s3:PutBucket*", "s3:PutLifecycleConfiguration"],
+            "Resource": "*",
+        },
+    )
+
+
+def kill_trust(session: Session) -> Document:
+    """Only this account's schedules of the default group in this region may take the role."""
+    group = (
+        f"arn:{session.partition}:scheduler:{session.region}:{session.account}"
+        ":schedule-group/default"
+    )
+    return _document(
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "scheduler.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+            "Condition": {
+                "StringEquals": {"aws:SourceAccount": session.account, "aws:SourceArn": group}
+            },
+        }
+    )
+
+
+def kill_policy(session: Session, run_id: str) -> Document:
+    """Terminate instances that carry this run's tag, nothing else."""
+    instances = f"arn:{session.partition}:ec2:{session.region}:{session.account}:instance/*"
+    return _document(
+        {
+            "Effect": "Allow",
+            "Action": "ec2:TerminateInstances",
+            "Resource": instances,
+            "Condition": {"StringEquals": {f"aws:ResourceTag/{RUN}": run_id}},
+        }
+    )
+
+
+def _ensure_role(
+    session: Session, name: str, tags: RunTags, trust: Document, policy: Document
+) -> None:
+    iam, part = session.client("iam"), name.rpartition("-")[2]
+    _unless_exists(
+        lambda: iam.create_role(
+            RoleName=name,
+            Path=PATH,
+            AssumeRolePolicyDocument=json.dumps(trust),
+            Description=f"gpurun: {part} role of the run {tags.run_id}",
+            Tags=tags.as_list(f"{part}-role", name),
+        )
+    )
+    session.patience.retry(
+        lambda: iam.put_role_policy(
+            RoleName=name, PolicyName=_POLICY, PolicyDocument=json.dumps(policy)
+        ),
+        when=is_missing,
+        timeout_s=PROPAGATION_S,
+    )
+
+
+def _document(*statements: Document) -> Document:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def _unless_exists(create: Callable[[], object]) -> None:
+    try:
+        create()
+    except Exception as error:
+        # LimitExceeded: a profile holds one role, and ours is already in it.
+        if code(error) not in ("EntityAlreadyExists", "LimitExceeded"):
+            raise

@@ -1,0 +1,147 @@
+"""The cloud's own kill switch: one schedule per instance that terminates it at an absolute time.
+
+It works with the controller dead and the box wedged. A schedule needs the instance's id, so it can
+only follow the launch; the caller ends a box whose schedule can't be made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from orchestrator.aws.refusals import boundary, code, is_missing, text
+from orchestrator.aws.removal import remove
+from orchestrator.aws.tags import PREFIX, RunTags, named
+from orchestrator.aws.waits import PROPAGATION_S
+
+if TYPE_CHECKING:
+    from mypy_boto3_scheduler.type_defs import (
+        FlexibleTimeWindowTypeDef,
+        GetScheduleOutputTypeDef,
+        TargetTypeDef,
+    )
+
+    from orchestrator.aws.session import Session
+
+GROUP = "default"
+_AT = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
+# The longest that the scheduler retries a target: a day, 185 times.
+_RETRIES = 185
+_RETRY_FOR_S = 86_400
+
+
+@boundary()
+def ensure_kill(
+    session: Session, tags: RunTags, box: str, instance_id: str, at: datetime, role_arn: str
+) -> None:
+    """Terminate `instance_id` at `at` (aware) unless it is gone by then; fires within a minute.
+
+    A schedule of that box which names another instance or time is replaced. A new role takes
+    seconds to be known to the scheduler, so the refusal that says so is retried for a minute.
+
+    Raises:
+        ApiError: it can't be made: end the box at once.
+    """
+    name = named(tags.run_id, box)
+    expression = f"at({at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})"
+    target = _target(session, instance_id, role_arn)
+    present = _get(session, name)
+    if present and _is_same(present, expression, target):
+        return
+    session.patience.retry(
+        lambda: _put(session, name, expression, target, replace=present is not None),
+        when=_role_unknown_yet,
+        timeout_s=PROPAGATION_S,
+    )
+
+
+@boundary()
+def find_kills(session: Session, run_id: str | None = None) -> list[str]:
+    """Names of the run's schedules, or of all runs' in this region."""
+    prefix = f"{named(run_id)}-" if run_id else f"{PREFIX}-"
+    pages = (
+        session.client("scheduler")
+        .get_paginator("list_schedules")
+        .paginate(GroupName=GROUP, NamePrefix=prefix)
+    )
+    names = [entry["Name"] for page in pages for entry in page["Schedules"]]
+    return sorted(name for name in names if name.startswith(prefix))
+
+
+@boundary()
+def fires_at(session: Session, name: str) -> datetime | None:
+    """When a schedule of ours fires (UTC); None if it is gone or isn't a one-time schedule."""
+    found = _get(session, name)
+    match = _AT.fullmatch(found["ScheduleExpression"]) if found else None
+    return datetime.fromisoformat(f"{match[1]}+00:00") if match else None
+
+
+@boundary()
+def delete_kills(session: Session, run_id: str) -> None:
+    """Delete the run's schedules; to be done only when its instances are gone."""
+    for name in find_kills(session, run_id):
+        remove(session, session.client("scheduler").delete_schedule, Name=name, GroupName=GROUP)
+
+
+def _target(session: Session, instance_id: str, role_arn: str) -> TargetTypeDef:
+    return {
+        "Arn": f"arn:{session.partition}:scheduler:::aws-sdk:ec2:terminateInstances",
+        "RoleArn": role_arn,
+        "Input": json.dumps({"InstanceIds": [instance_id]}),
+        "RetryPolicy": {
+            "MaximumRetryAttempts": _RETRIES,
+            "MaximumEventAgeInSeconds": _RETRY_FOR_S,
+        },
+    }
+
+
+def _put(
+    session: Session, name: str, expression: str, target: TargetTypeDef, *, replace: bool
+) -> None:
+    client = session.client("scheduler")
+    whenever: FlexibleTimeWindowTypeDef = {"Mode": "OFF"}
+    write = client.update_schedule if replace else client.create_schedule
+    token = hashlib.sha256(f"{name} {expression} {target['Input']}".encode()).hexdigest()
+    try:
+        write(
+            Name=name,
+            GroupName=GROUP,
+            ClientToken=token,
+            Description="Terminates a box of a gpurun run at the run's last deadline",
+            ScheduleExpression=expression,
+            ScheduleExpressionTimezone="UTC",
+            FlexibleTimeWindow=whenever,
+            ActionAfterCompletion="DELETE",
+            State="ENABLED",
+            Target=target,
+        )
+    except Exception as error:
+        if code(error) != "ConflictException" or replace:
+            raise
+        _put(session, name, expression, target, replace=True)
+
+
+def _get(session: Session, name: str) -> GetScheduleOutputTypeDef | None:
+    try:
+        return session.client("scheduler").get_schedule(Name=name, GroupName=GROUP)
+    except Exception as error:
+        if not is_missing(error):
+            raise
+        return None
+
+
+def _is_same(present: GetScheduleOutputTypeDef, expression: str, target: TargetTypeDef) -> bool:
+    return (
+        present["ScheduleExpression"] == expression
+        and present.get("State") == "ENABLED"
+        and all(
+            present["Target"].get(key) == target.get(key) for key in ("Arn", "RoleArn", "Input")
+        )
+    )
+
+
+def _role_unknown_yet(error: Exception) -> bool:
+    return code(error) == "ValidationException" and "assume the role" in text(error)

@@ -1,0 +1,95 @@
+"""The whole of a run in the account: taken down in EC2's order, and what is left, by id.
+
+Teardown knows nothing but the run's id. It may be killed anywhere and started again anywhere:
+what is gone is fine, what fails doesn't stop the rest, and the check at the end looks afresh.
+Nothing that a living box or its kill schedule needs is touched before the box has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from orchestrator.aws import keys, network, role, schedules
+from orchestrator.aws.instances import find_boxes, terminate, wait_terminated
+from orchestrator.aws.leftover import Leftover, leftovers
+from orchestrator.aws.refusals import boundary
+from orchestrator.aws.removal import remove
+from orchestrator.aws.tags import checked, of_run
+from orchestrator.aws.waits import TERMINATION_S
+from orchestrator.errors import CloudError, CredentialsError, GpurunError
+
+if TYPE_CHECKING:
+    from orchestrator.aws.session import Session
+
+__all__ = ["Leftover", "leftovers", "teardown"]
+
+_log = logging.getLogger(__name__)
+
+Step = Callable[["Session", str], None]
+
+
+def teardown(session: Session, run_id: str, now: datetime) -> list[Leftover]:
+    """Delete all of the run but its results; returns what is still there, aged as of `now`.
+
+    Instances that RunInstances had only just made may show up late: then a second round follows.
+
+    Raises:
+        RunNotFound: not a run's id.
+        CredentialsError: what can't be seen is not gone.
+        CloudError: the local cloud doesn't answer.
+        ApiError: the check at the end could not look.
+    """
+    stuck = _round(session, checked(run_id))
+    left = leftovers(session, run_id)
+    late = {item.id for item in left if item.kind == "instance"} - set(stuck)
+    if late:
+        _round(session, run_id)
+        left = leftovers(session, run_id)
+    return [item.aged(now) for item in left]
+
+
+def _round(session: Session, run_id: str) -> tuple[str, ...]:
+    """End the boxes, then all the rest; returns instances that wouldn't end."""
+    stuck = _end_boxes(session, run_id)
+    if not stuck:
+        for step in _STEPS:
+            _go_on_after(step, session, run_id)
+    return stuck
+
+
+def _end_boxes(session: Session, run_id: str) -> tuple[str, ...]:
+    boxes = find_boxes(session, run_id)
+    ids = [box.instance_id for box in boxes if box.state != "terminated"]
+    terminate(session, ids)
+    return wait_terminated(session, ids, TERMINATION_S)
+
+
+def _go_on_after(step: Step, session: Session, run_id: str) -> None:
+    """A step that fails leaves something behind, which the check at the end names."""
+    try:
+        step(session, run_id)
+    except (CredentialsError, CloudError):
+        raise
+    except GpurunError as error:
+        _log.warning("teardown of %s goes on after: %s", run_id, error.message)
+
+
+@boundary()
+def _delete_volumes(session: Session, run_id: str) -> None:
+    """Only what DeleteOnTermination didn't take."""
+    ec2 = session.client("ec2")
+    for page in ec2.get_paginator("describe_volumes").paginate(Filters=of_run(run_id)):
+        for volume in page["Volumes"]:
+            remove(session, ec2.delete_volume, VolumeId=volume["VolumeId"])
+
+
+_STEPS: tuple[Step, ...] = (
+    _delete_volumes,
+    network.delete_network,
+    keys.delete_key_pair,
+    schedules.delete_kills,
+    role.delete_roles,
+)
