@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
+from typing import cast
 
 import yaml
 
@@ -104,20 +105,27 @@ class _Builder:
         return self._document
 
     def _node(self, event: yaml.Event, path: Path) -> object:
-        self._document.places.setdefault(path, _mark(event))
-        if isinstance(event, yaml.AliasEvent):
-            self._fault(path, event, f"an alias, *{event.anchor}", "Write the value out.")
-            return None
-        self._check_plain(event, path)
+        self._document.places.setdefault(path, _place(event))
         if isinstance(event, yaml.ScalarEvent):
+            self._check_plain(event, path)
             return event.value if event.style else _scalar(event.value)
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._check_plain(event, path)
+            return self._collection(event, path)
+        name = event.anchor if isinstance(event, yaml.AliasEvent) else ""
+        self._fault(path, event, f"an alias, *{name}", "Write the value out.")
+        return None
+
+    def _collection(self, event: yaml.CollectionStartEvent, path: Path) -> object:
         if len(path) >= MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=_mark(event))
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path)
         return self._mapping(path)
 
-    def _check_plain(self, event: yaml.NodeEvent, path: Path) -> None:
+    def _check_plain(
+        self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, path: Path
+    ) -> None:
         if event.tag is not None:
             self._fault(path, event, f"a tag, {event.tag}", "Take it out: a runbook is data.")
         if event.anchor is not None:
@@ -135,7 +143,7 @@ class _Builder:
             key = self._key(event, path)
             if key in fields:
                 self._twin(key, event, path)
-            self._document.places.setdefault((*path, key), _mark(event))
+            self._document.places.setdefault((*path, key), _place(event))
             fields[key] = self._node(next(self._events), (*path, key))
         return fields
 
@@ -143,7 +151,7 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             self._check_plain(event, path)
             return str(event.value)
-        raise yaml.MarkedYAMLError(problem="a key must be text", problem_mark=event.start_mark)
+        raise yaml.MarkedYAMLError(problem="a key must be text", problem_mark=_mark(event))
 
     def _twin(self, key: str, event: yaml.Event, path: Path) -> None:
         first = self._document.places[(*path, key)][0]
@@ -151,11 +159,15 @@ class _Builder:
         self._fault((*path, key), event, problem, "Rename one or take it out.")
 
     def _fault(self, path: Path, event: yaml.Event, problem: str, fix: str) -> None:
-        self._document.faults.append(Fault(path, problem, fix).at(*_mark(event)))
+        self._document.faults.append(Fault(path, problem, fix).at(*_place(event)))
 
 
-def _mark(event: yaml.Event) -> tuple[int, int]:
-    return event.start_mark.line + 1, event.start_mark.column + 1
+def _mark(event: yaml.Event) -> yaml.Mark:
+    return cast("yaml.Mark", event.start_mark)
+
+
+def _place(event: yaml.Event) -> tuple[int, int]:
+    return _mark(event).line + 1, _mark(event).column + 1
 
 
 def _scalar(text: str) -> object:

@@ -35,7 +35,7 @@ class Fault:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`Did you mean 'hours'?` with the list of what there is; the list alone if nothing is near."""
+    """The nearest name as a question, and the list of what there is."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     listed = f"Known here: {', '.join(names)}." if names else "There are none."

@@ -7,81 +7,52 @@ it returns is what people confirm, what the ledger reserves and what `run.json` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import Protocol
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
+from pydantic import AwareDatetime
 
+from orchestrator.catalog import Catalog
+from orchestrator.cautions import cautions_of
+from orchestrator.errors import OverCap, RunbookError
+from orchestrator.money import hours_of, usd
+from orchestrator.offer import Offer, find_offer
 from orchestrator.pins import PinSet
-from orchestrator.spec import JobInput, Range
+from orchestrator.planned import PlanModel, PlannedBox, PlannedJob, Range
+from orchestrator.quote import (
+    Cloud,
+    expected_box_usd,
+    expected_lives,
+    expected_results_usd,
+    expected_time,
+    worst_box_usd,
+    worst_results_usd,
+)
+from orchestrator.runbook import Runbook
 
-Cloud = Literal["local", "aws"]
+__all__ = [
+    "RESULTS",
+    "Plan",
+    "PlannedBox",
+    "PlannedJob",
+    "Range",
+    "make_plan",
+    "replan_deadlines",
+]
+
 RESULTS = "s3:results"
 """The ledger's line for S3 and transfer; no box can have this name."""
 
 
-class PlanModel(BaseModel):
-    """A frozen part of a plan. Keys of a later version are passed over when it is read back."""
+class AmiFacts(Protocol):
+    """What planning needs to know of an image."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    @property
+    def id(self) -> str: ...
 
-
-class PlannedBox(PlanModel):
-    """One box with its price and its deadlines, in the order drain < power-off < cloud."""
-
-    name: str
-    instance: str
-    fallbacks: tuple[str, ...]
-    price_usd_per_hour: Decimal
-    """Of `instance`."""
-    worst_price_usd_per_hour: Decimal
-    """Of the dearest of `instance` and `fallbacks`."""
-    prices_usd_per_hour: Mapping[str, Decimal]
-    """Of `instance` and of each fallback, by type."""
-    price_source: str
-    hours: Decimal
-    drain_at: AwareDatetime
-    poweroff_at: AwareDatetime
-    cloud_at: AwareDatetime
-    disk_gb: int
-    worst_case_usd: Decimal
-    expected_usd: Decimal
-    expected_hours: Decimal
-    quota_code: str
-    vcpus: int
-    """Of the largest of `instance` and `fallbacks`: what the quota must have room for."""
-    gpu: str
-    gpus: int
-    gpu_memory_mib: int
-    zones: Mapping[str, tuple[str, ...]]
-    """Zones of the region that offer `instance` and each fallback, by type."""
-
-
-class PlannedJob(PlanModel):
-    """One job, with everything its box must know."""
-
-    name: str
-    box: str
-    program: str | None
-    command: str | None
-    config: Mapping[str, JsonValue]
-    needs: tuple[str, ...]
-    """Includes the jobs that only `inputs` name."""
-    inputs: Mapping[str, JobInput]
-    pins: str | None
-    """None: own requirements, or the box's own Python."""
-    requirements: str | None
-    """Absolute path on the planning machine."""
-    requirements_sha256: str | None
-    workdir: str | None
-    """Absolute path on the planning machine."""
-    workdir_bytes: int
-    workdir_files: int
-    results: tuple[str, ...]
-    retries: int
-    expected_hours: Decimal
-    expect: Mapping[str, Range]
+    @property
+    def snapshot_gb(self) -> int: ...
 
 
 class Plan(PlanModel):
@@ -136,6 +107,151 @@ class Plan(PlanModel):
     def ends_at(self) -> datetime:
         """When the cloud has ended the last box."""
         return max(box.cloud_at for box in self.boxes)
+
+
+def make_plan(
+    runbook: Runbook,
+    *,
+    now: datetime,
+    catalog: Catalog,
+    cloud: Cloud,
+    cap_usd: Decimal | None = None,
+    allow_stale_prices: bool = False,
+    ami: AmiFacts | None = None,
+) -> Plan:
+    """The plan of a runbook that starts at `now` (aware).
+
+    `cap_usd` stands in for the runbook's cap. Raises OverCap when the worst case doesn't fit
+    under it, CatalogError for a region without the type or its price and for stale prices,
+    RunbookError for a cap that is no amount or a disk smaller than the AMI's.
+    """
+    cap = runbook.cap_usd if cap_usd is None else _checked_cap(cap_usd)
+    start = now.astimezone(UTC).replace(microsecond=0)
+    offer = find_offer(runbook, catalog, start, allow_stale_prices=allow_stale_prices)
+    _check_disks(runbook, ami)
+    boxes = _boxes(runbook, offer, start, cloud)
+    results = worst_results_usd(runbook, offer.storage)
+    lives = expected_lives(runbook, cloud)
+    expected = expected_results_usd(runbook, offer.storage, lives)
+    plan = Plan(
+        name=runbook.name,
+        cloud=cloud,
+        region=offer.region,
+        cap_usd=cap,
+        worst_case_usd=sum((box.worst_case_usd for box in boxes), results),
+        expected_usd=sum((box.expected_usd for box in boxes), expected),
+        results_usd=results,
+        results_gb=runbook.results_gb,
+        planned_at=start,
+        loss_bound_s=int(runbook.loss_bound.total_seconds()),
+        prices_as_of=offer.as_of,
+        ami_parameter=runbook.ami_parameter,
+        ami_id=ami.id if ami else None,
+        pins=runbook.sources.pins,
+        boxes=boxes,
+        jobs=tuple(_job(name, runbook) for name in runbook.jobs),
+        warnings=tuple(cautions_of(runbook, offer, cloud, start)),
+    )
+    _check_cap(plan)
+    return plan
+
+
+def _checked_cap(cap: Decimal) -> Decimal:
+    if not cap.is_finite() or cap <= 0:
+        raise RunbookError(
+            f"a cap of {cap} USD pays for nothing", hint="Give the most the run may cost: --cap 40"
+        )
+    return cap
+
+
+def _check_disks(runbook: Runbook, ami: AmiFacts | None) -> None:
+    for name, box in runbook.boxes.items():
+        if ami and box.disk_gb < ami.snapshot_gb:
+            raise RunbookError(
+                f"boxes.{name}.disk_gb: {box.disk_gb} GB is less than the {ami.snapshot_gb} GB of "
+                f"{ami.id}",
+                hint=f"Set disk_gb to at least {ami.snapshot_gb}.",
+            )
+
+
+def _check_cap(plan: Plan) -> None:
+    if plan.worst_case_usd <= plan.cap_usd:
+        return
+    parts = [f"{line} {usd(amount)}" for line, amount in plan.reservations().items()]
+    raise OverCap(
+        f"the worst case, {usd(plan.worst_case_usd)}, is over the cap of {usd(plan.cap_usd)}; "
+        f"nothing was created ({', '.join(parts)})",
+        hint=f"Raise it with --cap {plan.worst_case_usd}, or give the boxes fewer hours.",
+    )
+
+
+def _boxes(
+    runbook: Runbook, offer: Offer, start: datetime, cloud: Cloud
+) -> tuple[PlannedBox, ...]:
+    lives = expected_lives(runbook, cloud)
+    return tuple(_box(name, runbook, offer, start, lives[name]) for name in runbook.boxes)
+
+
+def _box(
+    name: str, runbook: Runbook, offer: Offer, start: datetime, life: timedelta
+) -> PlannedBox:
+    box = runbook.boxes[name]
+    kinds = [offer.types[kind] for kind in (box.instance, *box.fallbacks)]
+    prices = {kind.name: offer.prices[kind.name].usd_per_hour for kind in kinds}
+    dearest = max(prices.values())
+    poweroff = start + box.hours
+    return PlannedBox(
+        name=name,
+        instance=box.instance,
+        fallbacks=box.fallbacks,
+        price_usd_per_hour=prices[box.instance],
+        worst_price_usd_per_hour=dearest,
+        prices_usd_per_hour=prices,
+        price_source=offer.prices[box.instance].source,
+        hours=_hours(box.hours),
+        drain_at=poweroff - box.drain,
+        poweroff_at=poweroff,
+        cloud_at=poweroff + box.cloud_margin,
+        disk_gb=box.disk_gb,
+        worst_case_usd=worst_box_usd(box, dearest, offer.storage),
+        expected_usd=expected_box_usd(box, prices[box.instance], offer.storage, life),
+        expected_hours=_hours(life),
+        quota_code=kinds[0].quota_code,
+        vcpus=max(kind.vcpus for kind in kinds),
+        gpu=kinds[0].gpu,
+        gpus=kinds[0].gpus,
+        gpu_memory_mib=kinds[0].gpu_memory_mib,
+        zones={kind.name: kind.zones[offer.region] for kind in kinds},
+    )
+
+
+def _job(name: str, runbook: Runbook) -> PlannedJob:
+    job, sources = runbook.jobs[name], runbook.sources
+    workdir, requirements = sources.workdirs.get(name), sources.requirements.get(name)
+    return PlannedJob(
+        name=name,
+        box=job.box,
+        program=job.program,
+        command=job.command,
+        config=job.config,
+        needs=runbook.needed_by(job),
+        inputs=job.inputs,
+        pins=runbook.pins_of(job),
+        requirements=requirements.path if requirements else None,
+        requirements_sha256=requirements.sha256 if requirements else None,
+        workdir=workdir.path if workdir else None,
+        workdir_bytes=workdir.bytes if workdir else 0,
+        workdir_files=workdir.files if workdir else 0,
+        results=job.results,
+        retries=job.retries,
+        expected_hours=_hours(expected_time(runbook, job)),
+        expect={key: Range(min=one.min, max=one.max) for key, one in job.expect.items()},
+    )
+
+
+def _hours(time: timedelta) -> Decimal:
+    """For people and logs; deadlines never come from it."""
+    return hours_of(int(time.total_seconds())).quantize(Decimal("0.0001"))
 
 
 def replan_deadlines(plan: Plan, now: datetime) -> Plan:

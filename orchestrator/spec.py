@@ -36,14 +36,14 @@ NO_PINS = "none"
 """The pins of a job that runs on the box's own Python."""
 
 
-class Range(Frozen):
+class RangeSpec(Frozen):
     """Where a number of the job's result must lie, ends included."""
 
     min: Number | None = Field(None, description="Smallest value that is as expected.")
     max: Number | None = Field(None, description="Largest value that is as expected.")
 
     @model_validator(mode="after")
-    def _has_an_end(self) -> Range:
+    def _has_an_end(self) -> RangeSpec:
         if self.min is None and self.max is None:
             refuse("expects nothing", "Give min, max or both.")
         if self.min is not None and self.max is not None and self.min > self.max:
@@ -133,7 +133,7 @@ class JobSpec(Frozen):
     retries: Annotated[StrictInt, Field(ge=0, le=10)] = Field(
         1, description="How often a failed job is started again from its last checkpoint, 0 to 10."
     )
-    expect: Mapping[str, Range] = Field(
+    expect: Mapping[str, RangeSpec] = Field(
         default_factory=dict,
         description="Ranges for numbers of the job's final metrics; outside them the run ends "
         "with its own exit code.",

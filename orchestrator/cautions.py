@@ -1,0 +1,39 @@
+"""What is allowed but should be known before anyone says yes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from orchestrator.catalog import MAX_AGE_DAYS, age_days
+from orchestrator.offer import Offer
+from orchestrator.quote import Cloud
+from orchestrator.runbook import Runbook
+
+LONG = timedelta(days=7)
+
+
+def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> Iterator[str]:
+    """One sentence for each thing worth a second look."""
+    if (age := age_days(offer.as_of, now)) > MAX_AGE_DAYS:
+        yield f"prices of {offer.as_of} are {age} days old"
+    for name, box in runbook.boxes.items():
+        if box.hours > LONG:
+            yield f"box {name} may live for {box.hours.days} days"
+        yield from _smaller(name, box.instance, box.fallbacks, offer)
+    if cloud == "local":
+        for name, job in runbook.jobs.items():
+            pins = runbook.pins_of(job)
+            if pins and runbook.sources.pins[pins].gpu:
+                yield f"job {name}: pins {pins} need a GPU, which a local box hasn't got"
+
+
+def _smaller(name: str, first: str, fallbacks: tuple[str, ...], offer: Offer) -> Iterator[str]:
+    wanted = offer.types[first]
+    for fallback in fallbacks:
+        other = offer.types[fallback]
+        if other.gpus * other.gpu_memory_mib < wanted.gpus * wanted.gpu_memory_mib:
+            yield (
+                f"box {name}: fallback {fallback} has {other.gpus} {other.gpu}, "
+                f"{other.gpu_memory_mib} MiB each; less than {first}"
+            )

@@ -1,0 +1,95 @@
+"""Our programs, as far as the controller knows them: names, and a question to ask.
+
+The programs' own package says what their configs may hold. It is asked in a process, so that
+neither package imports the other; one process answers for all jobs.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from orchestrator.faults import Fault, Path
+from orchestrator.spec import JobSpec, RunbookSpec
+
+PROGRAMS = ("sft", "grpo", "evaluate", "outage")
+TIMEOUT_S = 30
+
+_ASK = """
+import io, json, sys
+from agent_env.training.config import main
+answers = []
+for program, config in json.load(sys.stdin):
+    sys.stdin, sys.stderr = io.StringIO(config), io.StringIO()
+    answers.append([main([program]), sys.stderr.getvalue()])
+json.dump(answers, sys.stdout)
+"""
+
+
+class ConfigCheck:
+    """A question on its way: started at once, answered while other checks are made."""
+
+    def __init__(self, spec: RunbookSpec) -> None:
+        self._jobs = {name: job for name, job in spec.jobs.items() if job.program in PROGRAMS}
+        self._process = _ask(list(self._jobs.values())) if self._jobs else None
+
+    def faults(self) -> list[Fault]:
+        """What the programs reject in their jobs' configs, at the config's own fields."""
+        if self._process is None:
+            return []
+        answers, trouble = _answers(self._process)
+        if answers is None:
+            fix = "Set the project up again: `make setup`."
+            problem = f"the programs can't be asked about their configs: {trouble}"
+            return [Fault(("jobs",), problem, fix)]
+        return [
+            _rejected(name, job, line)
+            for (name, job), (code, said) in zip(self._jobs.items(), answers, strict=True)
+            for line in _lines(code, said)
+        ]
+
+
+def _ask(jobs: list[JobSpec]) -> subprocess.Popen[str]:
+    questions = [(job.program, json.dumps(dict(job.config))) for job in jobs]
+    # -P: a folder named agent_env where the command was typed must not be asked instead.
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", _ASK],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+    if process.stdin is not None:
+        process.stdin.write(json.dumps(questions))
+        process.stdin.close()
+        process.stdin = None
+    return process
+
+
+def _answers(process: subprocess.Popen[str]) -> tuple[list[tuple[int, str]] | None, str]:
+    try:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return None, f"no answer within {TIMEOUT_S} s"
+    if process.returncode != 0:
+        return None, (err.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+    return [(code, said) for code, said in json.loads(out)], ""
+
+
+def _lines(code: int, said: str) -> Iterator[str]:
+    if code == 0:
+        return
+    yield from said.strip().splitlines() or [f"config: rejected with exit code {code}"]
+
+
+def _rejected(name: str, job: JobSpec, line: str) -> Fault:
+    """`config.a.b: what is wrong` as a fault at that field."""
+    where, _, problem = line.partition(": ")
+    parts = where.removeprefix("config").strip(".").split(".")
+    path: Path = ("jobs", name, "config", *(part for part in parts if part))
+    return Fault(path, problem or line, f"Correct it; {job.program} would refuse it on the box.")

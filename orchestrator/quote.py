@@ -1,0 +1,131 @@
+"""What a plan costs: at worst, which is reserved, and as expected, which is only told.
+
+Worst case of a box: from launch until the cloud has ended it, SLACK included, at the dearest type
+it may launch as. Nothing here knows of caps.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Literal
+
+from orchestrator.catalog import StoragePrices
+from orchestrator.money import HOURS_PER_MONTH, cents_up, hours_of
+from orchestrator.spec import BoxSpec, JobSpec, RunbookSpec
+
+Cloud = Literal["local", "aws"]
+
+SLACK = timedelta(minutes=3)
+"""A one-time schedule fires up to 60 s late (EventBridge Scheduler's precision); the rest is for
+its call to be retried and to take effect."""
+VOLUME_SLACK = timedelta(minutes=10)
+"""A volume outlives its instance until the instance is terminated."""
+LEAST_BILLED = timedelta(seconds=60)
+"""EC2 bills each launch for at least a minute."""
+BOOT = {"local": timedelta(seconds=45), "aws": timedelta(minutes=6)}
+"""From launch to the first job's start, for the expected price: boot, and installing pins."""
+PUTS_PER_SECOND = 1
+"""Allowance for one box's S3 requests: heartbeats, statuses, logs, manifests and blobs."""
+RETENTION_MONTHS = 1
+"""Results are kept by choice; the cap answers for the first month."""
+
+
+def compute_usd(price: Decimal, time: timedelta) -> Decimal:
+    """An instance at `price` USD an hour, billed by the second."""
+    return price * hours_of(_seconds(max(time, LEAST_BILLED)))
+
+
+def beside_usd(storage: StoragePrices, disk_gb: int, time: timedelta) -> Decimal:
+    """What a box bills beside compute: its gp3 volume and its public IPv4 address."""
+    hours = hours_of(_seconds(time))
+    return storage.gp3_gb_month * disk_gb * hours / HOURS_PER_MONTH + storage.ipv4_hour * hours
+
+
+def longest_life(box: BoxSpec) -> timedelta:
+    """From launch until the cloud has ended the box, whoever died."""
+    return box.hours + box.cloud_margin + SLACK
+
+
+def worst_box_usd(box: BoxSpec, dearest: Decimal, storage: StoragePrices) -> Decimal:
+    """The most one box can bill, rounded up to cents."""
+    life = longest_life(box)
+    beside = beside_usd(storage, box.disk_gb, life + VOLUME_SLACK)
+    return cents_up(compute_usd(dearest, life) + beside)
+
+
+def worst_results_usd(spec: RunbookSpec, storage: StoragePrices) -> Decimal:
+    """Allowance for S3: a month of `results_gb`, one pull over the internet, and the requests."""
+    kept = spec.results_gb * storage.s3_gb_month * RETENTION_MONTHS
+    pulled = spec.results_gb * storage.transfer_out_gb
+    lives = sum(_seconds(longest_life(box)) for box in spec.boxes.values())
+    return cents_up(kept + pulled + _puts_usd(storage, lives * PUTS_PER_SECOND))
+
+
+def expected_box_usd(
+    box: BoxSpec, price: Decimal, storage: StoragePrices, time: timedelta
+) -> Decimal:
+    """One box that lives for `time`, at the price of its first choice of type."""
+    return cents_up(compute_usd(price, time) + beside_usd(storage, box.disk_gb, time))
+
+
+def expected_results_usd(
+    spec: RunbookSpec, storage: StoragePrices, lives: dict[str, timedelta]
+) -> Decimal:
+    """Requests and storage while the run lasts; a pull within the free 100 GB a month."""
+    longest = hours_of(_seconds(max(lives.values())))
+    kept = spec.results_gb * storage.s3_gb_month * longest / HOURS_PER_MONTH
+    seconds = sum(_seconds(life) for life in lives.values())
+    return cents_up(kept + _puts_usd(storage, seconds // 10))
+
+
+def expected_lives(spec: RunbookSpec, cloud: Cloud) -> dict[str, timedelta]:
+    """How long each box is expected to live: it ends with its last job, at latest at power-off."""
+    ends = _expected_ends(spec)
+    lives = {}
+    for name, box in spec.boxes.items():
+        last = max(ends[job] for job, what in spec.jobs.items() if what.box == name)
+        lives[name] = min(BOOT[cloud] + last, box.hours)
+    return lives
+
+
+def expected_time(spec: RunbookSpec, job: JobSpec) -> timedelta:
+    """A job's own estimate, else all the time its box has before it drains."""
+    box = spec.boxes[job.box]
+    return job.hours or box.hours - box.drain
+
+
+def _expected_ends(spec: RunbookSpec) -> dict[str, timedelta]:
+    """When each job ends if a box runs one at a time, in the order of the file and of needs."""
+    ends: dict[str, timedelta] = {}
+    free = dict.fromkeys(spec.boxes, timedelta())
+    for name in in_order(spec):
+        job = spec.jobs[name]
+        ready = max((ends[other] for other in spec.needed_by(job)), default=timedelta())
+        ends[name] = max(ready, free[job.box]) + expected_time(spec, job)
+        free[job.box] = ends[name]
+    return ends
+
+
+def in_order(spec: RunbookSpec) -> list[str]:
+    """Jobs in the order of the file, each after those it needs. The needs must have no cycle."""
+    done: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        for other in spec.needed_by(spec.jobs[name]):
+            if other not in done:
+                visit(other)
+        done[name] = None
+
+    for name in spec.jobs:
+        if name not in done:
+            visit(name)
+    return list(done)
+
+
+def _puts_usd(storage: StoragePrices, count: int) -> Decimal:
+    return storage.s3_put_1000 * count / 1000
+
+
+def _seconds(time: timedelta) -> int:
+    return int(time.total_seconds())
