@@ -7,11 +7,10 @@ variables.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.errors import GpurunError
 
@@ -33,20 +32,44 @@ class CloudState(BaseModel):
     region: str
 
 
+def _home() -> Path:
+    return Path(os.environ.get("GPURUN_HOME") or DEFAULT_HOME).expanduser().absolute()
+
+
+def _cloud() -> CloudName:
+    wanted = os.environ.get("GPURUN_CLOUD") or "local"
+    if wanted not in CLOUDS:
+        raise GpurunError(
+            f"GPURUN_CLOUD is {wanted!r}", hint="Set it to local or aws, or unset it."
+        )
+    return CLOUDS[wanted]
+
+
+def _first_of(*names: str) -> str | None:
+    return next((value for name in names if (value := os.environ.get(name))), None)
+
+
 class Settings(BaseModel):
-    """Settings of one command."""
+    """Settings of one command: what isn't given is read from the environment.
+
+    Raises GpurunError when GPURUN_CLOUD is neither local nor aws.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    home: Path
+    home: Path = Field(default_factory=_home)
     """Folder of caches and of the local cloud (GPURUN_HOME); may be lost without harm."""
-    cloud: CloudName = "local"
+    cloud: CloudName = Field(default_factory=_cloud)
     """The cloud without `--cloud` (GPURUN_CLOUD): real money is always asked for by name."""
-    region: str | None = None
-    """AWS_REGION or AWS_DEFAULT_REGION: where to look for runs; plans name their own."""
-    owner: str = "unknown"
+    region: str | None = Field(
+        default_factory=lambda: _first_of("AWS_REGION", "AWS_DEFAULT_REGION")
+    )
+    """Where to look for runs (AWS_REGION, AWS_DEFAULT_REGION); plans name their own."""
+    owner: str = Field(
+        default_factory=lambda: _first_of("GPURUN_OWNER", "USER", "LOGNAME") or "unknown"
+    )
     """Value of the owner tag (GPURUN_OWNER, else the user's name)."""
-    wheels: Path | None = None
+    wheels: str | None = Field(default_factory=lambda: _first_of("GPURUN_WHEELS"))
     """GPURUN_WHEELS: wheel folders, one for each pins, that local boxes install from."""
 
     @property
@@ -61,24 +84,3 @@ class Settings(BaseModel):
             return CloudState.model_validate_json(text)
         except (OSError, ValidationError, UnicodeDecodeError):
             return None
-
-
-def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings of this process, or of the given environment.
-
-    Raises GpurunError when GPURUN_CLOUD is neither local nor aws.
-    """
-    env = os.environ if environ is None else environ
-    wanted = env.get("GPURUN_CLOUD") or "local"
-    if wanted not in CLOUDS:
-        raise GpurunError(
-            f"GPURUN_CLOUD is {wanted!r}", hint="Set it to local or aws, or unset it."
-        )
-    wheels = env.get("GPURUN_WHEELS")
-    return Settings(
-        home=Path(env.get("GPURUN_HOME") or DEFAULT_HOME).expanduser().absolute(),
-        cloud=CLOUDS[wanted],
-        region=env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or None,
-        owner=env.get("GPURUN_OWNER") or env.get("USER") or env.get("LOGNAME") or "unknown",
-        wheels=Path(wheels).absolute() if wheels else None,
-    )
