@@ -1,0 +1,49 @@
+"""`python -m orchestrator.box --box NAME --root DIR --end-with COMMAND`, started by user data."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from orchestrator.box.agent import Agent, Host
+from orchestrator.box.deadline import Clock
+from orchestrator.box.fetch import metadata
+from orchestrator.box.spec import read_spec
+
+
+def main() -> int:
+    """0 once the box has been told to power off; user data answers anything else."""
+    parser = argparse.ArgumentParser(prog="orchestrator.box")
+    parser.add_argument("--box", required=True)
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--end-with", required=True, help="command that ends the box")
+    options = parser.parse_args()
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr, force=True
+    )
+    spec = read_spec(options.root / "boxes" / f"{options.box}.json")
+    clock = Clock(not_before=spec.planned_at)
+    wheels = os.environ.get("GPURUN_WHEELS")
+    host = Host(
+        root=options.root,
+        poweroff=(options.end_with,),
+        wheels=Path(wheels) if wheels else None,
+        instance_id=_instance_id(),
+        booted_at=float(os.environ.get("GPURUN_BOOTED_AT") or clock.now()),
+    )
+    Agent(spec, host, clock).run()
+    return 0
+
+
+def _instance_id() -> str:
+    try:
+        return metadata("instance-id")
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What the agent can be told to do. `decide` returns these; `agent` carries them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A job moves to another state."""
+
+    job: str
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Install:
+    """Make the environment of a set of pins (lane `install`)."""
+
+    pins: str
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Unpack a job's folder, restore what it committed, fetch its inputs (lane `fetch`)."""
+
+    job: str
+
+
+@dataclass(frozen=True)
+class Poll:
+    """Ask S3 how the jobs of other boxes fare (lane `fetch`)."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a job's process, attempt + 1."""
+
+    job: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Signal a job's process group: SIGTERM, or SIGKILL if `hard`."""
+
+    job: str
+    hard: bool
+
+
+@dataclass(frozen=True)
+class Sync:
+    """Commit a job's results (lane `sync`); `final`: nothing will be written any more."""
+
+    job: str
+    final: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """Put the heartbeat and changed statuses (lane `report`); `log`: the console log as well."""
+
+    phase: str
+    log: bool
+
+
+@dataclass(frozen=True)
+class PowerOff:
+    """End the box."""
+
+
+Action = Mark | Install | Prepare | Poll | Start | Stop | Sync | Report | PowerOff

@@ -1,0 +1,297 @@
+"""The agent: looks, lets `decide` decide, does it, and waits a tick.
+
+The loop itself never touches the network: uploads, downloads, installs and reports run in lanes
+beside it, so that no slow or missing S3 keeps a deadline from being kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_UP, Decimal
+from pathlib import Path
+from typing import Any
+
+from orchestrator.box import work
+from orchestrator.box.actions import (
+    Action,
+    Install,
+    Mark,
+    Poll,
+    PowerOff,
+    Prepare,
+    Report,
+    Start,
+    Stop,
+    Sync,
+)
+from orchestrator.box.deadline import Clock
+from orchestrator.box.decide import decide, verdict
+from orchestrator.box.fold import fold
+from orchestrator.box.install import install, python_of
+from orchestrator.box.lanes import Lane, Outcome
+from orchestrator.box.memory import recall, remember
+from orchestrator.box.process import Place, Process, argv, end_leftover, environment
+from orchestrator.box.progress import Progress
+from orchestrator.box.scan import checkpoints
+from orchestrator.box.spec import BoxSpec
+from orchestrator.box.state import (
+    DONE,
+    ENDED,
+    FAILED,
+    RUNNING,
+    SYNCING,
+    Job,
+    State,
+)
+from orchestrator.box.store import Store
+from orchestrator.box.sync import Round, Synced, Syncer
+
+log = logging.getLogger("gpurun")
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the agent has been told about its machine; `booted_at` in epoch seconds."""
+
+    root: Path
+    poweroff: tuple[str, ...]
+    wheels: Path | None
+    instance_id: str
+    booted_at: float
+
+
+class Agent:
+    """One box's agent. `run` returns when the box has been told to power off."""
+
+    def __init__(self, spec: BoxSpec, host: Host, clock: Clock) -> None:
+        self._spec, self._host, self._clock = spec, host, clock
+        self._wake = threading.Event()
+        self._lanes = {n: Lane(n, self._wake) for n in ("install", "fetch", "sync", "report")}
+        self._store = Store(spec.bucket, spec.region, spec.prefix)
+        self._fast = Store(spec.bucket, spec.region, spec.prefix, fast=True)
+        self._state = State.of(spec)
+        self._places = {name: Place(host.root, name) for name in self._state.jobs}
+        self._progress = {n: Progress(place.metrics) for n, place in self._places.items()}
+        self._processes: dict[str, Process] = {}
+        self._syncers = {
+            job.name: Syncer(
+                self._store, spec.run, job.name, self._places[job.name].folder, job.spec.results
+            )
+            for job in self._state.jobs.values()
+        }
+        self._told: dict[str, dict[str, Any]] = {}
+        self._notes: set[str] = set()
+        self._stopped = self._over = False
+
+    def run(self) -> None:
+        """Work until the box is over."""
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._resume()
+        while not self._over:
+            now = self._clock.now()
+            self._look(now)
+            for action in decide(self._state, now):
+                self._act(action, now)
+            self._wake.wait(min(0.5, self._spec.tick_s))
+            self._wake.clear()
+
+    def _on_sigterm(self, *_: object) -> None:
+        self._stopped = True
+        self._wake.set()
+
+    def _resume(self) -> None:
+        """Go on from what an earlier agent of this box wrote down."""
+        for job in self._state.jobs.values():
+            place = self._places[job.name]
+            if not recall(job, place.folder):
+                continue
+            left = end_leftover(place)
+            log.info("%s: an earlier agent left it %s, %s", job.name, job.state, left)
+            if job.state == RUNNING and not job.outcome and job.told_at is not None:
+                self._close(job, "cut", "told to stop at the deadline")
+
+    def _look(self, now: float) -> None:
+        if self._stopped:
+            self._state.deadlines = self._state.deadlines.brought_forward(now)
+        for lane in self._lanes.values():
+            outcome = lane.take()
+            if outcome:
+                self._take(outcome, now)
+        for job in self._state.jobs.values():
+            if job.alive:
+                self._look_at(job, now)
+        self._state.busy = frozenset(n for n, lane in self._lanes.items() if lane.busy)
+
+    def _take(self, outcome: Outcome, now: float) -> None:
+        if outcome.error is not None:
+            log.warning("%s: %r", outcome.action, outcome.error)
+        if isinstance(outcome.value, Synced):
+            for note in set(outcome.value.notes) - self._notes:
+                log.warning("%s: %s", outcome.action, note)
+            self._notes |= set(outcome.value.notes)
+        if isinstance(outcome.action, Report) and isinstance(outcome.value, dict):
+            self._told |= outcome.value
+        job = fold(self._state, outcome, now)
+        if job:
+            self._note(job)
+
+    def _look_at(self, job: Job, now: float) -> None:
+        code = self._processes[job.name].exit_code()
+        progress = self._progress[job.name]
+        progress.read()
+        job.step, job.max_steps, job.metrics = progress.step, progress.max_steps, progress.metrics
+        job.checkpoints = checkpoints(self._places[job.name].folder, job.spec.results)
+        if code is None:
+            return
+        job.alive, job.exit_code = False, code
+        outcome, reason = verdict(job, code)
+        if outcome != DONE and (said := work.last_words(self._places[job.name].log)):
+            reason = f"{reason}: {said}"
+        if outcome == RUNNING:
+            job.failures, job.reason = job.failures + 1, reason
+            self._note(job)
+        else:
+            job.ended_at = now
+            self._close(job, outcome, reason)
+
+    def _close(self, job: Job, outcome: str, reason: str) -> None:
+        """Its process is over for good; what it made has still to be committed."""
+        job.outcome, job.reason, job.state = outcome, reason, SYNCING
+        self._note(job)
+
+    def _note(self, job: Job) -> None:
+        log.info("%s: %s %s", job.name, job.state, job.reason)
+        remember(job, self._places[job.name].folder)
+
+    def _act(self, action: Action, now: float) -> None:
+        if isinstance(action, Mark):
+            self._mark(action, now)
+        elif isinstance(action, Start):
+            self._start(self._state.jobs[action.job], now)
+        elif isinstance(action, Stop):
+            self._stop(self._state.jobs[action.job], now, hard=action.hard)
+        elif isinstance(action, PowerOff):
+            self._power_off()
+        else:
+            lane, doing = self._slow(action, now)
+            self._lanes[lane].start(action, doing)
+            self._state.busy |= {lane}
+
+    def _slow(
+        self, action: Install | Prepare | Poll | Sync | Report, now: float
+    ) -> tuple[str, Callable[[], object]]:
+        """The lane of a slow action, and its work with everything it needs from the loop."""
+        spec, host, state = self._spec, self._host, self._state
+        if isinstance(action, Install):
+            pins = spec.pins[action.pins]
+            log.info("installing pins %s", action.pins)
+            return "install", lambda: install(host.root, pins, host.wheels)
+        if isinstance(action, Prepare):
+            job, here = state.jobs[action.job].spec, frozenset(state.jobs)
+            return "fetch", lambda: work.prepare(self._store, host.root, job, here)
+        if isinstance(action, Poll):
+            state.polled_at = now
+            names = [name for name, word in state.remote.items() if word not in ENDED]
+            return "fetch", lambda: work.poll(self._store, names)
+        if isinstance(action, Sync):
+            return "sync", self._sync(state.jobs[action.job], action, now)
+        return "report", self._report(action, now)
+
+    def _mark(self, action: Mark, now: float) -> None:
+        job = self._state.jobs[action.job]
+        if action.state in ENDED and job.attempt:
+            job.ended_at = now
+            self._close(job, action.state, action.reason)
+            return
+        job.state, job.reason = action.state, action.reason
+        if action.state in ENDED:
+            job.outcome, job.ended_at = action.state, now
+        self._note(job)
+
+    def _start(self, job: Job, now: float) -> None:
+        place = self._places[job.name]
+        pins = self._spec.pins[job.spec.pins] if job.spec.pins else None
+        python, gpu = python_of(self._host.root, pins), bool(pins and pins.gpu)
+        env = environment(self._spec, job.spec, place, python, gpu=gpu, base=os.environ)
+        self._progress[job.name].mend()
+        job.attempt, job.started_at = job.attempt + 1, job.started_at or now
+        job.state, job.sync_began_at = RUNNING, now
+        self._note(job)
+        try:
+            self._processes[job.name] = Process(place, argv(job.spec, place, python), env)
+            job.alive = True
+        except OSError as error:
+            self._close(job, FAILED, f"can't be started: {error}")
+
+    def _stop(self, job: Job, now: float, *, hard: bool) -> None:
+        log.info("%s: told to stop%s", job.name, ", hard" if hard else "")
+        job.told_at, job.killed = job.told_at or now, hard
+        remember(job, self._places[job.name].folder)
+        self._processes[job.name].stop(hard=hard)
+
+    def _sync(self, job: Job, action: Sync, now: float) -> Callable[[], object]:
+        job.sync_began_at, job.synced_checkpoints = now, job.checkpoints
+        round_ = Round(
+            attempt=job.attempt,
+            step=job.step,
+            final=action.final,
+            outcome=job.outcome,
+            now=now,
+            until=self._state.deadlines.flush_by,
+            quiet_s=min(2.0, self._spec.loss_bound_s / 4),
+            clock=self._clock.now,
+        )
+        return lambda: self._syncers[job.name].sync(round_)
+
+    def _report(self, action: Report, now: float) -> Callable[[], object]:
+        state, statuses = self._state, self._statuses(now)
+        state.reported_at = now
+        if action.log:
+            state.log_shipped_at = now
+        fresh = {name: status for name, status in statuses.items() if self._is_news(status)}
+        beat = self._heartbeat(action.phase, statuses, now)
+        console = self._host.root / "console.log" if action.log else None
+
+        def send() -> dict[str, dict[str, Any]]:
+            work.report(self._fast, self._spec.box, beat, fresh, console)
+            return fresh
+
+        return send
+
+    def _statuses(self, now: float) -> dict[str, dict[str, Any]]:
+        return {n: job.status(self._spec.box, now) for n, job in self._state.jobs.items()}
+
+    def _is_news(self, status: dict[str, Any]) -> bool:
+        told = self._told.get(status["job"])
+        return told is None or told | {"at": 0} != status | {"at": 0}
+
+    def _heartbeat(self, phase: str, jobs: dict[str, Any], now: float) -> dict[str, Any]:
+        hours = Decimal(str(round(max(0.0, now - self._host.booted_at), 3))) / 3600
+        usd = (self._spec.price_usd_per_hour * hours).quantize(Decimal("0.01"), ROUND_UP)
+        return {
+            "format": 1,
+            "at": now,
+            "box": self._spec.box,
+            "instance_id": self._host.instance_id,
+            "phase": phase,
+            "drain_at": self._state.deadlines.drain_at,
+            "poweroff_at": self._state.deadlines.poweroff_at,
+            "usd": str(usd),
+            "jobs": jobs,
+            "disk_free_bytes": shutil.disk_usage(self._host.root).free,
+        }
+
+    def _power_off(self) -> None:
+        for job in self._state.jobs.values():
+            if job.alive:
+                self._processes[job.name].stop(hard=True)
+        log.info("powering off")
+        subprocess.run(self._host.poweroff, check=False, timeout=60)
+        self._over = True

@@ -1,0 +1,60 @@
+"""When a box stops working, and a clock that can't be talked out of it.
+
+Drain begins at `drain_at`: the trainer gets SIGTERM and half of what is left until power-off;
+the rest belongs to the flush. The agent leaves by itself a little before `poweroff_at`, when the
+watchers that user data armed would end the box anyway.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# systemd waits 90 s between SIGTERM and SIGKILL (DefaultTimeoutStopSec, systemd-system.conf(5)).
+STOP_GRACE_S = 80.0
+
+
+class Clock:
+    """Epoch seconds that go forward only.
+
+    The wall clock may be wrong at boot and may be set back later: `not_before` (when the plan
+    was made) bounds the first, the monotonic clock the second. Of two answers the later one is
+    taken, so that a wrong clock can shorten a box's life but never lengthen it.
+    """
+
+    def __init__(
+        self,
+        not_before: float = 0.0,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._started_at = max(wall(), not_before)
+        self._started = monotonic()
+
+    def now(self) -> float:
+        return max(self._wall(), self._started_at + self._monotonic() - self._started)
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Epoch seconds, in the order drain <= kill < flush < power-off."""
+
+    drain_at: float
+    poweroff_at: float
+
+    @property
+    def kill_at(self) -> float:
+        """When a trainer that ignores SIGTERM gets SIGKILL."""
+        return self.drain_at + (self.poweroff_at - self.drain_at) / 2
+
+    @property
+    def flush_by(self) -> float:
+        """When uploads must be over, so that the last log and heartbeat get out."""
+        return self.poweroff_at - min(20.0, 0.15 * (self.poweroff_at - self.drain_at))
+
+    def brought_forward(self, now: float) -> Deadlines:
+        """The host is being stopped: drain at once, in what systemd gives a service to stop."""
+        drain_at = min(self.drain_at, now)
+        return Deadlines(drain_at, min(self.poweroff_at, drain_at + STOP_GRACE_S))

@@ -1,0 +1,189 @@
+"""The agent's decisions: from what is known and what time it is to what to do next. Pure.
+
+A job goes waiting → installing → running → syncing → done, failed or cut; blocked if a job it
+waits for didn't end well. One job runs at a time. An outcome is final once the process is over;
+the state follows when the last manifest is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.box.actions import (
+    Action,
+    Install,
+    Mark,
+    Poll,
+    PowerOff,
+    Prepare,
+    Report,
+    Start,
+    Stop,
+    Sync,
+)
+from orchestrator.box.state import (
+    ABSENT,
+    BLOCKED,
+    BROKEN,
+    CUT,
+    DONE,
+    ENDED,
+    FAILED,
+    INSTALLING,
+    READY,
+    RUNNING,
+    WAITING,
+    Job,
+    State,
+)
+
+POLL_S = 5.0
+TRIES = 3
+OFF_TRIES = 3
+# Exit status by which our programs say that the job's config is wrong: a retry can't help.
+WRONG_CONFIG = 2
+NOT_STARTED = "the deadline came before it started"
+BETWEEN = "the deadline came before it was started again"
+
+
+def decide(state: State, now: float) -> list[Action]:
+    """What to do now; nothing twice as long as the first is under way."""
+    phase = state.phase(now)
+    if phase == "off":
+        return [*_stops(state, now), *_leave(state, now)]
+    starts = _cut_the_rest(state) if phase == "draining" else _starts(state, now)
+    return [
+        *_blocked(state),
+        *_stops(state, now),
+        *starts,
+        *_syncs(state, now),
+        *_report(state, phase, now),
+    ]
+
+
+def verdict(job: Job, exit_code: int) -> tuple[str, str]:
+    """How a process that ended leaves its job: (outcome, reason); `running` asks for a retry.
+
+    `exit_code` is negative after a signal, as subprocess gives it.
+    """
+    if job.told_at is not None:
+        return CUT, "told to stop at the deadline" + (", then killed" if job.killed else "")
+    if exit_code == 0:
+        return DONE, ""
+    reason = f"killed by signal {-exit_code}" if exit_code < 0 else f"exit status {exit_code}"
+    if exit_code == WRONG_CONFIG and job.spec.program:
+        return FAILED, f"{reason}: its config is wrong"
+    if job.failures < job.spec.retries:
+        return RUNNING, f"{reason}; started again"
+    return FAILED, reason
+
+
+def backoff_s(failures: int) -> float:
+    """Seconds to wait after so many failures in a row: 1, 2, 4 … 30."""
+    return float(min(30, 2 ** max(0, failures - 1)))
+
+
+def _blocked(state: State) -> Iterator[Action]:
+    for job in state.jobs.values():
+        if job.state in (WAITING, INSTALLING) and not job.outcome:
+            lost = [name for name in job.spec.waits_for if state.word(name) in ENDED[1:]]
+            if lost:
+                yield Mark(job.name, BLOCKED, f"{lost[0]} is {state.word(lost[0])}")
+
+
+def _stops(state: State, now: float) -> Iterator[Action]:
+    for job in state.jobs.values():
+        if not job.alive or now < state.deadlines.drain_at:
+            continue
+        if job.told_at is None:
+            yield Stop(job.name, hard=False)
+        elif now >= state.deadlines.kill_at and not job.killed:
+            yield Stop(job.name, hard=True)
+
+
+def _cut_the_rest(state: State) -> Iterator[Action]:
+    for job in state.jobs.values():
+        if not (job.ended or job.outcome or job.alive):
+            yield Mark(job.name, CUT, NOT_STARTED if not job.attempt else BETWEEN)
+
+
+def _starts(state: State, now: float) -> Iterator[Action]:
+    yield from _poll(state, now)
+    yield from _install(state, now)
+    if any(job.alive for job in state.jobs.values()):
+        return
+    for job in state.jobs.values():
+        if job.ended or job.outcome or not _needs_met(state, job):
+            continue
+        yield from _advance(state, job, now)
+        return
+
+
+def _poll(state: State, now: float) -> Iterator[Action]:
+    open_ones = [name for name, word in state.remote.items() if word not in ENDED]
+    due = now - state.polled_at >= max(1.0, min(POLL_S, state.spec.tick_s))
+    if open_ones and due and "fetch" not in state.busy:
+        yield Poll()
+
+
+def _install(state: State, now: float) -> Iterator[Action]:
+    """Install what the next jobs need, in their order, also while another job runs."""
+    if "install" in state.busy:
+        return
+    for job in state.jobs.values():
+        if job.ended or job.outcome or job.spec.pins is None:
+            continue
+        pinned = state.pins[job.spec.pins]
+        if pinned.state == ABSENT and now >= pinned.not_before:
+            yield Install(job.spec.pins)
+            return
+
+
+def _needs_met(state: State, job: Job) -> bool:
+    return all(state.word(name) == DONE for name in job.spec.waits_for)
+
+
+def _advance(state: State, job: Job, now: float) -> Iterator[Action]:
+    pinned = state.pins[job.spec.pins] if job.spec.pins else None
+    if pinned and pinned.state == BROKEN:
+        yield Mark(job.name, FAILED, pinned.why)
+    elif job.prepare_tries >= TRIES:
+        yield Mark(job.name, FAILED, job.reason)
+    elif job.state == WAITING:
+        yield Mark(job.name, INSTALLING)
+    elif not job.prepared:
+        if "fetch" not in state.busy and now >= job.prepare_after:
+            yield Prepare(job.name)
+    elif pinned is None or pinned.state == READY:
+        yield Start(job.name)
+
+
+def _syncs(state: State, now: float) -> Iterator[Action]:
+    if "sync" in state.busy:
+        return
+    due = [job for job in state.jobs.values() if _sync_due(state, job, now)]
+    due.sort(key=lambda job: (not job.outcome, job.sync_began_at))
+    if due:
+        yield Sync(due[0].name, final=bool(due[0].outcome))
+
+
+def _sync_due(state: State, job: Job, now: float) -> bool:
+    if job.ended or not job.attempt or now < job.sync_after:
+        return False
+    if job.outcome or job.checkpoints - job.synced_checkpoints:
+        return True
+    return now - job.sync_began_at >= state.spec.loss_bound_s / 2
+
+
+def _report(state: State, phase: str, now: float) -> Iterator[Action]:
+    if "report" not in state.busy and now - state.reported_at >= state.spec.tick_s:
+        yield Report(phase, log=now - state.log_shipped_at >= state.spec.loss_bound_s / 2)
+
+
+def _leave(state: State, now: float) -> Iterator[Action]:
+    """Say goodbye, then power off; nothing said can hold the box beyond its power-off time."""
+    gave_up = state.off_tries >= OFF_TRIES and now >= state.deadlines.flush_by
+    if state.off_reported or gave_up or now >= state.deadlines.poweroff_at:
+        yield PowerOff()
+    elif "report" not in state.busy and now - state.reported_at >= min(1.0, state.spec.tick_s):
+        yield Report("off", log=True)

@@ -1,0 +1,74 @@
+"""Takes into the state what a lane brought back. A failure is answered here, by trying later."""
+
+from __future__ import annotations
+
+from orchestrator.box.actions import Install, Poll, Prepare, Report, Sync
+from orchestrator.box.decide import TRIES, backoff_s
+from orchestrator.box.inputs import InputMissing
+from orchestrator.box.install import NoGpu
+from orchestrator.box.lanes import Outcome
+from orchestrator.box.state import BROKEN, DONE, READY, Job, State
+from orchestrator.box.sync import Synced
+from orchestrator.box.work import Prepared
+
+INSTALL_TRIES = 2
+
+
+def fold(state: State, outcome: Outcome, now: float) -> Job | None:
+    """The job that this moved on, if one did: it's worth writing down."""
+    action = outcome.action
+    if isinstance(action, Install):
+        _installed(state, action, outcome.error, now)
+    elif isinstance(action, Prepare):
+        return _prepared(state.jobs[action.job], outcome, now)
+    elif isinstance(action, Sync):
+        return _synced(state.jobs[action.job], action, outcome, now)
+    elif isinstance(action, Poll) and isinstance(outcome.value, dict):
+        state.remote |= outcome.value
+    elif isinstance(action, Report) and action.phase == "off":
+        state.off_reported = outcome.error is None
+        state.off_tries += 1
+    return None
+
+
+def _installed(state: State, action: Install, error: Exception | None, now: float) -> None:
+    pinned = state.pins[action.pins]
+    if error is None:
+        pinned.state = READY
+        return
+    pinned.tries += 1
+    pinned.why, pinned.not_before = str(error), now + backoff_s(pinned.tries)
+    if isinstance(error, NoGpu) or pinned.tries >= INSTALL_TRIES:
+        pinned.state = BROKEN
+
+
+def _prepared(job: Job, outcome: Outcome, now: float) -> Job | None:
+    value, error = outcome.value, outcome.error
+    if isinstance(value, Prepared):
+        job.prepared, job.reason = True, ""
+        job.attempt = max(job.attempt, value.attempt)
+        if value.done:
+            job.state = job.outcome = DONE
+            job.reason = "was done already"
+        return job
+    job.reason, job.prepare_after = str(error), now + backoff_s(job.prepare_tries + 1)
+    if isinstance(error, InputMissing):
+        job.prepare_tries = TRIES
+    elif isinstance(error, OSError):
+        job.prepare_tries += 1
+    return None
+
+
+def _synced(job: Job, action: Sync, outcome: Outcome, now: float) -> Job | None:
+    value = outcome.value
+    if isinstance(value, Synced):
+        job.manifest_seq, job.synced_at = value.seq, job.sync_began_at
+        if not action.final or value.whole:
+            job.sync_failures = 0
+            job.state = job.outcome if action.final else job.state
+            return job if action.final else None
+    # What was to be taken along has to be asked for again.
+    job.synced_checkpoints = frozenset()
+    job.sync_failures += 1
+    job.sync_after = now + backoff_s(job.sync_failures)
+    return None

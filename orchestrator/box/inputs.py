@@ -1,0 +1,121 @@
+"""What a box reads from the bucket: other jobs' results, and what a job committed before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.box.scan import checkpoint_of
+from orchestrator.box.spec import inside
+from orchestrator.box.store import Store, StoreDown
+
+
+class InputMissing(Exception):
+    """The other job committed nothing under that path."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The newest manifest of a job."""
+
+    job: str
+    attempt: int
+    files: dict[str, dict[str, Any]]
+
+
+def outcome(store: Store, job: str) -> str:
+    """State word of a job anywhere in the run; done only once its COMPLETE is there."""
+    complete = _json(store.get(f"jobs/{job}/COMPLETE"))
+    if complete:
+        return str(complete.get("state", "done"))
+    status = _json(store.get(f"jobs/{job}/status.json"))
+    word = str(status.get("state", "waiting"))
+    return "syncing" if word == "done" else word
+
+
+def committed(store: Store, job: str) -> Committed | None:
+    """Raises StoreDown."""
+    for key, _ in reversed(store.keys(f"jobs/{job}/manifests/")):
+        said = _json(store.get(key))
+        if said.get("format") == 1 and said.get("job") == job:
+            files = {str(inside(name)): entry for name, entry in said["files"].items()}
+            return Committed(job, int(said["attempt"]), files)
+    return None
+
+
+def fetch_input(store: Store, job: str, path: str, to: Path) -> None:
+    """Bring a file or folder of a job's results to `to`, verified; `to` appears whole.
+
+    Raises InputMissing, StoreDown.
+    """
+    if to.exists():
+        return
+    found = committed(store, job)
+    wanted = _under(found.files, path) if found else {}
+    if not wanted:
+        raise InputMissing(f"{job} has no {path} among its results")
+    part = to.with_name(to.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    for name, entry in wanted.items():
+        _download(store, job, entry, part / name if name else part)
+    part.replace(to)
+
+
+def restore(store: Store, job: str, job_dir: Path) -> int:
+    """Put a job's last committed files back into its folder; returns the attempt that made them.
+
+    Raises StoreDown.
+    """
+    found = committed(store, job)
+    if found is None:
+        return 0
+    for name, entry in found.files.items():
+        own = name in ("log.txt", "metrics.jsonl")
+        _download(store, job, entry, (job_dir if own else job_dir / "work") / name)
+    _order_checkpoints(job_dir / "work", found.files)
+    return found.attempt
+
+
+def _order_checkpoints(work: Path, names: dict[str, Any]) -> None:
+    """Trainers throw the oldest away by mtime: give each folder a time in order of its step."""
+    folders = {folder for name in names if (folder := checkpoint_of(name))}
+    for folder in folders:
+        step = int(folder.rpartition("-")[2])
+        os.utime(work / folder, (step, step))
+
+
+def _under(files: dict[str, dict[str, Any]], path: str) -> dict[str, dict[str, Any]]:
+    if path in files:
+        return {"": files[path]}
+    return {
+        name[len(path) + 1 :]: entry
+        for name, entry in files.items()
+        if name.startswith(path + "/")
+    }
+
+
+def _download(store: Store, job: str, entry: dict[str, Any], to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    part = to.with_name(to.name + ".part")
+    digest = hashlib.sha256()
+    with part.open("wb") as file:
+        for block in store.chunks(f"jobs/{job}/blobs/{entry['sha256']}"):
+            digest.update(block)
+            file.write(block)
+    if digest.hexdigest() != entry["sha256"]:
+        raise StoreDown(f"{job}: {to.name} arrived damaged")
+    part.chmod(entry["mode"] & 0o777)
+    part.replace(to)
+
+
+def _json(data: bytes | None) -> dict[str, Any]:
+    try:
+        said = json.loads(data) if data else {}
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

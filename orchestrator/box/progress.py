@@ -1,0 +1,73 @@
+"""Follows a job's metrics.jsonl, line by line as it grows."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Progress:
+    """`metrics` are the numbers of the `final` line once there is one, else of the newest line."""
+
+    path: Path
+    step: int | None = None
+    max_steps: int | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    _final: bool = False
+    _offset: int = 0
+
+    def read(self) -> None:
+        """Take in what was appended; half a line waits, a line that isn't JSON is passed over."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            self._take(line)
+
+    def mend(self) -> None:
+        """End a line that a killed process left half, so that the next one starts afresh."""
+        try:
+            with self.path.open("rb+") as file:
+                if file.seek(0, 2) and not self._ends_well():
+                    file.write(b"\n")
+        except FileNotFoundError:
+            pass
+
+    def _ends_well(self) -> bool:
+        return self.path.read_bytes()[-1:] == b"\n"
+
+    def _take(self, line: bytes) -> None:
+        try:
+            said = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(said, dict):
+            return
+        self.step = _whole(said.get("step"), self.step)
+        self.max_steps = _whole(said.get("max_steps"), self.max_steps)
+        final = said.get("kind") == "final"
+        if final or not self._final:
+            self._final = final
+            numbers = {key: value for key, value in said.items() if _is_number(value)}
+            self.metrics = {
+                k: v for k, v in numbers.items() if k not in ("t", "step", "max_steps")
+            }
+
+
+def _whole(value: Any, otherwise: int | None) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))

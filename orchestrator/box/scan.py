@@ -1,0 +1,160 @@
+"""Which files of a job may be named in a manifest now.
+
+The unit is a file, or a whole checkpoint folder: TRL writes `checkpoint-N` in place, with
+`trainer_state.json` last, so a checkpoint counts once that file parses, and then as one.
+Links and special files are refused: a manifest names bytes that the job made, nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+CHECKPOINT = re.compile(r"checkpoint-\d+")
+MARKER = "trainer_state.json"
+OWN = ("metrics.jsonl", "log.txt")
+GROWING = (".jsonl", ".log")
+
+
+@dataclass(frozen=True)
+class Found:
+    """One regular file. `grows`: written by appending, so any prefix of it is a valid snapshot."""
+
+    path: Path
+    name: str
+    """Relative to the results root, in POSIX form."""
+    size: int
+    mtime_ns: int
+    inode: int
+    mode: int
+    grows: bool
+
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        return self.size, self.mtime_ns, self.inode
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Files that are listed together or not at all."""
+
+    files: tuple[Found, ...]
+    checkpoint: str | None
+
+
+def scan(job_dir: Path, results: Iterable[str]) -> tuple[list[Unit], list[str]]:
+    """Log and metrics first, then the newest checkpoints, then the rest, small files first.
+
+    The second list says in words what was refused.
+    """
+    notes: list[str] = []
+    own = [_found(job_dir / name, name) for name in OWN]
+    files = {found.name: found for found in own if found}
+    for path in results:
+        for found in _walk(job_dir / "work", path, notes):
+            files.setdefault(found.name, found)
+    return _units(files, job_dir / "work"), notes
+
+
+def checkpoints(job_dir: Path, results: Iterable[str], depth: int = 4) -> frozenset[str]:
+    """Names of the complete checkpoint folders among the results, cheap enough for each tick."""
+    work = job_dir / "work"
+    return frozenset(
+        str(folder.relative_to(work))
+        for path in results
+        for folder in _folders(work / path, depth)
+        if CHECKPOINT.fullmatch(folder.name) and is_complete(folder)
+    )
+
+
+def is_complete(checkpoint: Path) -> bool:
+    try:
+        return isinstance(json.loads((checkpoint / MARKER).read_text("utf-8")), dict)
+    except (OSError, ValueError):
+        return False
+
+
+def checkpoint_of(name: str) -> str | None:
+    """The outermost checkpoint folder that a result's name lies in."""
+    parts = PurePosixPath(name).parts
+    for index, part in enumerate(parts[:-1]):
+        if CHECKPOINT.fullmatch(part):
+            return "/".join(parts[: index + 1])
+    return None
+
+
+def _units(files: dict[str, Found], work: Path) -> list[Unit]:
+    folders: dict[str, list[Found]] = {}
+    singles = []
+    for name, found in files.items():
+        folder = checkpoint_of(name)
+        if folder is None:
+            singles.append(Unit((found,), None))
+        else:
+            folders.setdefault(folder, []).append(found)
+    whole = [Unit(tuple(all_), name) for name, all_ in folders.items() if is_complete(work / name)]
+    whole.sort(key=lambda unit: -int(str(unit.checkpoint).rpartition("-")[2]))
+    singles.sort(key=lambda unit: unit.files[0].size)
+    own = [unit for unit in singles if unit.files[0].name in OWN]
+    return [*own, *whole, *(unit for unit in singles if unit not in own)]
+
+
+def _walk(work: Path, path: str, notes: list[str]) -> Iterator[Found]:
+    start = work / path
+    if any(part.is_symlink() for part in (start, *start.parents) if part.is_relative_to(work)):
+        notes.append(f"{path}: a link, not kept")
+        return
+    if not start.is_dir():
+        yield from _one(start, work, notes)
+        return
+    for folder, folders, names in os.walk(start):
+        for name in [*names, *(sub for sub in folders if (Path(folder) / sub).is_symlink())]:
+            yield from _one(Path(folder) / name, work, notes)
+
+
+def _one(path: Path, work: Path, notes: list[str]) -> Iterator[Found]:
+    name = path.relative_to(work).as_posix()
+    try:
+        mode = path.lstat().st_mode
+        name.encode("utf-8")
+    except FileNotFoundError:
+        return
+    except UnicodeEncodeError:
+        notes.append(f"{name!r}: its name isn't UTF-8, not kept")
+        return
+    if not stat.S_ISREG(mode):
+        notes.append(f"{name}: {'a link' if stat.S_ISLNK(mode) else 'no regular file'}, not kept")
+        return
+    found = _found(path, name)
+    if found:
+        yield found
+
+
+def _found(path: Path, name: str) -> Found | None:
+    try:
+        seen = path.lstat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(seen.st_mode):
+        return None
+    grows = name in OWN or name.endswith(GROWING) or "tfevents" in name
+    mode = stat.S_IMODE(seen.st_mode)
+    return Found(path, name, seen.st_size, seen.st_mtime_ns, seen.st_ino, mode, grows)
+
+
+def _folders(start: Path, depth: int) -> Iterator[Path]:
+    try:
+        below = [
+            Path(entry.path) for entry in os.scandir(start) if entry.is_dir(follow_symlinks=False)
+        ]
+    except OSError:
+        return
+    for folder in below:
+        yield folder
+        if depth > 1 and not CHECKPOINT.fullmatch(folder.name):
+            yield from _folders(folder, depth - 1)

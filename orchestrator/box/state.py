@@ -1,0 +1,126 @@
+"""What the agent knows about its box and jobs: `decide` reads it, `agent` and `fold` fill it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.box.deadline import Deadlines
+from orchestrator.box.spec import BoxSpec, JobSpec
+
+WAITING, INSTALLING, RUNNING, SYNCING = "waiting", "installing", "running", "syncing"
+DONE, FAILED, CUT, BLOCKED = "done", "failed", "cut", "blocked"
+ENDED = (DONE, FAILED, CUT, BLOCKED)
+
+ABSENT, READY, BROKEN = "absent", "ready", "broken"
+
+
+TOLD = (
+    *("state", "reason", "attempt", "exit_code", "started_at", "ended_at"),
+    *("step", "max_steps", "metrics", "manifest_seq", "synced_at"),
+)
+
+
+@dataclass
+class Pinned:
+    """How far a set of pins is; `why` says what broke it."""
+
+    state: str = ABSENT
+    tries: int = 0
+    not_before: float = 0.0
+    why: str = ""
+
+
+@dataclass
+class Job:
+    """One job of this box. Times are epoch seconds."""
+
+    spec: JobSpec
+    state: str = WAITING
+    reason: str = ""
+    outcome: str = ""
+    """How its process ended, for good; `state` follows once the final manifest is committed."""
+    attempt: int = 0
+    failures: int = 0
+    exit_code: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    prepared: bool = False
+    prepare_tries: int = 0
+    prepare_after: float = 0.0
+    alive: bool = False
+    told_at: float | None = None
+    """When it got SIGTERM."""
+    killed: bool = False
+    step: int | None = None
+    max_steps: int | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    checkpoints: frozenset[str] = frozenset()
+    """Complete checkpoints on the disk now."""
+    synced_checkpoints: frozenset[str] = frozenset()
+    """Those that the last sync was asked to take along."""
+    sync_began_at: float = 0.0
+    sync_after: float = 0.0
+    sync_failures: int = 0
+    manifest_seq: int | None = None
+    synced_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    def status(self, box: str, now: float) -> dict[str, Any]:
+        """status.json of the job."""
+        return {"job": self.name, "box": box, "at": now} | {
+            key: getattr(self, key) for key in TOLD
+        }
+
+
+@dataclass
+class State:
+    """The box as a whole. `busy` names the background lanes that have work."""
+
+    spec: BoxSpec
+    deadlines: Deadlines
+    jobs: dict[str, Job]
+    pins: dict[str, Pinned]
+    remote: dict[str, str] = field(default_factory=dict)
+    """Jobs of other boxes that ours wait for: state words, `waiting` until known."""
+    busy: frozenset[str] = frozenset()
+    reported_at: float = 0.0
+    polled_at: float = 0.0
+    log_shipped_at: float = 0.0
+    off_reported: bool = False
+    off_tries: int = 0
+
+    @classmethod
+    def of(cls, spec: BoxSpec) -> State:
+        jobs = {job.name: Job(job) for job in spec.jobs}
+        others = (name for job in spec.jobs for name in job.waits_for if name not in jobs)
+        return cls(
+            spec=spec,
+            deadlines=Deadlines(spec.drain_at, spec.poweroff_at),
+            jobs=jobs,
+            pins={name: Pinned() for name in spec.pins},
+            remote=dict.fromkeys(others, WAITING),
+        )
+
+    def phase(self, now: float) -> str:
+        """bootstrap, running, draining or off."""
+        if all(job.ended for job in self.jobs.values()) or now >= self.deadlines.flush_by:
+            return "off"
+        if now >= self.deadlines.drain_at:
+            return "draining"
+        started = any(job.attempt for job in self.jobs.values())
+        return "running" if started else "bootstrap"
+
+    def word(self, name: str) -> str:
+        """State word of any job that ours wait for; one counts as done once it has ended well."""
+        job = self.jobs.get(name)
+        if job is None:
+            return self.remote[name]
+        return job.outcome or job.state

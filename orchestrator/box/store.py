@@ -1,0 +1,208 @@
+"""The run's objects in S3, as a box may touch them: read, write, list; never delete.
+
+Every failure that is the network's or S3's is `StoreDown`; the caller tries again later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+T = TypeVar("T")
+PART_BYTES = 32 << 20
+STREAMS = 4
+
+
+class StoreDown(Exception):
+    """S3 can't be reached or refused; nothing is known about what it holds."""
+
+
+class Changed(Exception):
+    """The file's bytes are no longer those that were hashed."""
+
+
+class Store:
+    """One run's part of the bucket; `prefix` ends with a slash and stands before every key.
+
+    `fast`: give up within seconds, for reports that are soon out of date.
+    """
+
+    def __init__(self, bucket: str, region: str, prefix: str, *, fast: bool = False) -> None:
+        self.bucket, self.prefix, self._region, self._fast = bucket, prefix, region, fast
+        self._client: S3Client | None = None
+
+    def put(self, key: str, data: bytes) -> None:
+        self._call(lambda s3: s3.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=data))
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        """False when the key is taken."""
+        return self._unless(
+            {"PreconditionFailed", "412"},
+            lambda s3: s3.put_object(
+                Bucket=self.bucket, Key=self.prefix + key, Body=data, IfNoneMatch="*"
+            ),
+        )
+
+    def put_over(self, key: str, data: bytes, etag: str) -> bool:
+        """Replace exactly the version with that ETag; False when it's another by now."""
+        return self._unless(
+            {"PreconditionFailed", "412", "NoSuchKey", "404"},
+            lambda s3: s3.put_object(
+                Bucket=self.bucket, Key=self.prefix + key, Body=data, IfMatch=etag
+            ),
+        )
+
+    def get(self, key: str) -> bytes | None:
+        found = self.get_tagged(key)
+        return found and found[0]
+
+    def get_tagged(self, key: str) -> tuple[bytes, str] | None:
+        """Bytes and ETag, None when there's no such key."""
+
+        def read(s3: S3Client) -> tuple[bytes, str]:
+            reply = s3.get_object(Bucket=self.bucket, Key=self.prefix + key)
+            return reply["Body"].read(), reply["ETag"]
+
+        return self._or_none(read)
+
+    def size(self, key: str) -> int | None:
+        return self._or_none(
+            lambda s3: s3.head_object(Bucket=self.bucket, Key=self.prefix + key)["ContentLength"]
+        )
+
+    def keys(self, under: str) -> list[tuple[str, int]]:
+        """Names (without the prefix) and sizes of everything under `under`, in order."""
+
+        def read(s3: S3Client) -> list[tuple[str, int]]:
+            pages = s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=self.prefix + under
+            )
+            skip = len(self.prefix)
+            found = [item for page in pages for item in page.get("Contents", [])]
+            return [(item["Key"][skip:], item["Size"]) for item in found]
+
+        return self._call(read)
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        body = self._call(lambda s3: s3.get_object(Bucket=self.bucket, Key=self.prefix + key))
+        blocks = body["Body"].iter_chunks(1 << 20)
+        while True:
+            block = self._call(lambda _: next(blocks, b""))
+            if not block:
+                return
+            yield block
+
+    def upload(self, key: str, path: Path, sha256: str, size: int) -> None:
+        """Put the file's first `size` bytes; nothing appears under `key` unless they hash right.
+
+        Raises Changed, StoreDown, OSError.
+        """
+        if size <= PART_BYTES:
+            self.put(key, _checked(_read(path, size), sha256))
+            return
+        self._upload_parts(key, path, sha256, size)
+
+    def _upload_parts(self, key: str, path: Path, sha256: str, size: int) -> None:
+        names: Any = {"Bucket": self.bucket, "Key": self.prefix + key}
+        upload = self._call(lambda s3: s3.create_multipart_upload(**names))["UploadId"]
+        try:
+            parts = self._parts(names | {"UploadId": upload}, path, sha256, size)
+            self._call(
+                lambda s3: s3.complete_multipart_upload(
+                    **names, UploadId=upload, MultipartUpload={"Parts": parts}
+                )
+            )
+        except BaseException:
+            self._unless(
+                {"NoSuchUpload"}, lambda s3: s3.abort_multipart_upload(**names, UploadId=upload)
+            )
+            raise
+
+    def _parts(self, names: dict[str, Any], path: Path, sha256: str, size: int) -> list[Any]:
+        digest, waiting = hashlib.sha256(), list[Future[Any]]()
+        with ThreadPoolExecutor(STREAMS) as pool, path.open("rb") as file:
+            for number, start in enumerate(range(0, size, PART_BYTES), 1):
+                block = file.read(min(PART_BYTES, size - start))
+                digest.update(block)
+                waiting.append(pool.submit(self._part, names, number, block))
+                del block
+                if number > STREAMS:
+                    waiting[number - STREAMS - 1].result()
+            if digest.hexdigest() != sha256:
+                raise Changed(str(path))
+            return [future.result() for future in waiting]
+
+    def _part(self, names: dict[str, Any], number: int, block: bytes) -> dict[str, Any]:
+        reply = self._call(lambda s3: s3.upload_part(**names, PartNumber=number, Body=block))
+        return {"PartNumber": number, "ETag": reply["ETag"]}
+
+    def _or_none(self, work: Callable[[S3Client], T]) -> T | None:
+        try:
+            return self._try(work)
+        except ClientError as error:
+            if _code(error) in {"NoSuchKey", "404", "NotFound"}:
+                return None
+            raise StoreDown(str(error)) from error
+
+    def _unless(self, codes: set[str], work: Callable[[S3Client], object]) -> bool:
+        try:
+            self._try(work)
+        except ClientError as error:
+            if _code(error) in codes:
+                return False
+            raise StoreDown(str(error)) from error
+        return True
+
+    def _call(self, work: Callable[[S3Client], T]) -> T:
+        try:
+            return self._try(work)
+        except ClientError as error:
+            raise StoreDown(str(error)) from error
+
+    def _try(self, work: Callable[[S3Client], T]) -> T:
+        try:
+            return work(self._connected())
+        except BotoCoreError as error:
+            # A client made before the role's credentials were there would stay without them.
+            self._client = None
+            raise StoreDown(str(error)) from error
+
+    def _connected(self) -> S3Client:
+        client = self._client
+        if client is None:
+            patience: Any = (2, 5, 1) if self._fast else (5, 60, 4)
+            config = Config(
+                connect_timeout=patience[0],
+                read_timeout=patience[1],
+                retries={"mode": "standard", "total_max_attempts": patience[2]},
+                s3={"addressing_style": "path" if os.environ.get("AWS_ENDPOINT_URL") else "auto"},
+            )
+            session = boto3.session.Session(region_name=self._region)
+            client = self._client = session.client("s3", config=config)
+        return client
+
+
+def _read(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def _checked(data: bytes, sha256: str) -> bytes:
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise Changed(sha256)
+    return data
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))

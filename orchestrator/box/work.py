@@ -1,0 +1,96 @@
+"""The agent's slow work, each piece for a background lane; nothing here decides anything."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.box import inputs
+from orchestrator.box.process import Place, job_json, unpack_workdir
+from orchestrator.box.spec import Input, JobSpec
+from orchestrator.box.store import Store
+
+LOG_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`done`: an earlier life of this job has ended well, there's nothing to run."""
+
+    attempt: int
+    done: bool
+
+
+def prepare(store: Store, root: Path, spec: JobSpec, here: frozenset[str]) -> Prepared:
+    """Make a job's folder ready: its workdir, what it committed before, its inputs, its job.json.
+
+    `here`: jobs of this box, whose results are linked and not copied. Raises InputMissing,
+    StoreDown, OSError.
+    """
+    place = Place(root, spec.name)
+    if inputs.outcome(store, spec.name) == "done":
+        return Prepared(0, done=True)
+    attempt, marker = 0, place.folder / "prepared"
+    if not marker.exists():
+        shutil.rmtree(place.work, ignore_errors=True)
+        unpack_workdir(root, place, spec.workdir)
+        attempt = inputs.restore(store, spec.name, place.folder)
+        marker.write_text(str(attempt))
+    place.inputs.mkdir(exist_ok=True)
+    for name, item in spec.inputs.items():
+        _bring(store, root, item, place.inputs / name, here)
+    (place.folder / "job.json").write_text(json.dumps(job_json(spec, place), indent=1))
+    return Prepared(int(marker.read_text()), done=False)
+
+
+def poll(store: Store, jobs: list[str]) -> dict[str, str]:
+    """State words of other boxes' jobs. Raises StoreDown."""
+    return {job: inputs.outcome(store, job) for job in jobs}
+
+
+def report(
+    store: Store,
+    box: str,
+    heartbeat: dict[str, Any],
+    statuses: dict[str, dict[str, Any]],
+    log: Path | None,
+) -> None:
+    """Raises StoreDown."""
+    for job, status in statuses.items():
+        store.put(f"jobs/{job}/status.json", json.dumps(status).encode())
+    store.put(f"boxes/{box}/heartbeat.json", json.dumps(heartbeat).encode())
+    if log:
+        store.put(f"boxes/{box}/console.log", tail(log, LOG_BYTES))
+
+
+def tail(path: Path, size: int) -> bytes:
+    """The last `size` bytes; empty when there's no such file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - size))
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+def last_words(log: Path) -> str:
+    """The last line that says something, shortened."""
+    lines = tail(log, 4096).decode("utf-8", "replace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][:160] if said else ""
+
+
+def _bring(store: Store, root: Path, item: Input, to: Path, here: frozenset[str]) -> None:
+    if item.job not in here:
+        inputs.fetch_input(store, item.job, item.path, to)
+        return
+    source = Place(root, item.job).work / item.path
+    if not source.exists():
+        # It ended in an earlier life of this box; only the bucket has it.
+        inputs.fetch_input(store, item.job, item.path, to)
+    elif not to.exists():
+        to.unlink(missing_ok=True)
+        to.symlink_to(source)
