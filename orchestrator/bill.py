@@ -67,12 +67,12 @@ def span_lines(
     """Compute, disk and public address of one instance."""
     hours = span.hours(now)
     price = catalog.price(span.instance_type, region).usd_per_hour
-    rates = catalog.rates(region)
-    disk = Decimal(span.disk_gb) * rates.gp3_usd_per_gb_month / _HOURS_PER_MONTH
+    rates = catalog.storage(region)
+    disk = Decimal(span.disk_gb) * rates.gp3_gb_month / _HOURS_PER_MONTH
     parts = (
         ("compute", span.instance_type, price),
         ("disk", f"{span.disk_gb} GB gp3", disk),
-        ("address", "public IPv4", rates.ipv4_usd_per_hour),
+        ("address", "public IPv4", rates.ipv4_hour),
     )
     compute, volume, address = (
         BillLine(span.box, kind, detail, hours, _up(hours * per_hour))

@@ -1,4 +1,4 @@
-"""`gpurun`: parse, call, print. What is slow to import is imported by the command that needs it."""
+"""`gpurun`: parse, call, print. A command imports what is slow to import only when it needs it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ def status(
 
         records = list(list_runs(cloud.value))
         if as_json:
-            rows = [record.model_dump(mode="json", include={"run_id", "created_at"}) for record in records]
+            rows = [
+                record.model_dump(mode="json", include={"run_id", "created_at"})
+                for record in records
+            ]
             typer.echo(json.dumps(rows))
         else:
             make_console().print(runs_view(records))
@@ -145,7 +148,9 @@ def status(
 @app.command()
 def logs(
     run: Run,
-    job: Annotated[str | None, typer.Argument(help="A job; the boxes' consoles without it.")] = None,
+    job: Annotated[
+        str | None, typer.Argument(help="A job; the boxes' consoles without it.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
     cloud: OnCloud = Cloud.LOCAL,
 ) -> None:
@@ -267,7 +272,9 @@ def _confirm(worst_case_usd: Decimal) -> None:
 
 def _print_cloud(state: object, *, as_json: bool) -> None:
     if state is None:
-        typer.echo("null" if as_json else "The local cloud isn't running. Start it: gpurun cloud start")
+        typer.echo(
+            "null" if as_json else "The local cloud isn't running. Start it: gpurun cloud start"
+        )
     elif as_json:
         typer.echo(state.model_dump_json(indent=1))  # type: ignore[attr-defined]
     else:

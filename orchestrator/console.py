@@ -1,4 +1,4 @@
-"""What a person sees: tables, and progress that is live on a terminal and plain lines elsewhere."""
+"""What a person sees: tables, and progress: live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from orchestrator.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +73,12 @@ def plan_view(plan: Plan) -> Group:
         what = job.program or job.command or ""
         size = f" ({job.workdir_bytes:,} B)" if job.workdir_bytes else ""
         jobs.add_row(
-            job.name, job.box, what + size, ", ".join(job.needs), job.pins or "own", ", ".join(job.results)
+            job.name,
+            job.box,
+            what + size,
+            ", ".join(job.needs),
+            job.pins or "own",
+            ", ".join(job.results),
         )
     return Group(boxes, jobs, Text("\n".join(_plan_facts(plan))))
 
@@ -163,7 +170,7 @@ class Progress:
 
     def step(self, words: str) -> None:
         """A step of the controller's own work."""
-        self._console.print(f"{datetime.now(UTC):%H:%M:%S} {words}")
+        self._console.print(f"{SystemClock().now():%H:%M:%S} {words}")
 
     def show(self, snapshot: Snapshot) -> None:
         """The newest snapshot."""

@@ -1,4 +1,4 @@
-"""A run from plan to delivered results, as `up` and `resume` do it; and what people ask of it later."""
+"""A run from plan to delivered results, as `up` and `resume` do it, and what is asked of it later."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from orchestrator import results
+from orchestrator.aws import sweep
 from orchestrator.aws.boxes import find_boxes
-from orchestrator.aws.sweep import end_expired, find_expired
 from orchestrator.bill import Bill, bill
 from orchestrator.catalog import load_catalog
 from orchestrator.clock import SystemClock
 from orchestrator.console import Progress, bill_view, make_console, result_view
-from orchestrator.errors import CloudError, ExpectationMissed, JobsFailed, RemoteError, TeardownError
+from orchestrator.errors import (
+    CloudError,
+    ExpectationMissed,
+    JobsFailed,
+    RemoteError,
+    TeardownError,
+)
 from orchestrator.localcloud import process
 from orchestrator.opened import Opened, open_cloud
 from orchestrator.progress import Snapshot, run_spans
@@ -31,7 +37,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from orchestrator.aws.leftover import Leftover
     from orchestrator.plan import Plan
+    from orchestrator.settings import CloudName
 
 
 def begin(plan: Plan, console: Console) -> Opened:
@@ -79,16 +87,17 @@ def go(
     deliver(opened, seen, console, to=to, as_json=as_json)
 
 
-def deliver(
-    opened: Opened, seen: Snapshot, console: Console, *, to: Path, as_json: bool
-) -> None:
+def deliver(opened: Opened, seen: Snapshot, console: Console, *, to: Path, as_json: bool) -> None:
     """Pull and verify, write the report, print results and bill, raise what went wrong."""
     found = pull_run(opened, to)
     page = write_report(opened, to, seen=seen)
     console.print(result_view(seen), bill_view(run_bill(opened)), sep="\n")
     console.print(f"results {found.words()}\nreport  {page}")
     if as_json:
-        print_json = seen.model_dump(mode="json") | {"results": str(found.folder), "report": str(page)}
+        print_json = seen.model_dump(mode="json") | {
+            "results": str(found.folder),
+            "report": str(page),
+        }
         make_console().print_json(json.dumps(print_json))
     if seen.failed:
         names = ", ".join(f"{job.name} ({job.state})" for job in seen.failed)
@@ -151,25 +160,43 @@ def cloud_meter(run_id: str) -> dict[str, Any]:
     return metered
 
 
-def sweep_all(cloud: str, *, yes: bool, as_json: bool) -> None:
-    """List, in every region, what is ours and past its expiry; `yes` ends it.
+def sweep_all(cloud: CloudName, *, yes: bool, as_json: bool) -> None:
+    """List, in every region, what is ours; `yes` ends what is past its expiry.
 
     Raises:
-        TeardownError: something didn't go.
+        TeardownError: something didn't go, or names no run and must be looked at.
     """
-    found = find_expired(open_cloud(cloud), SystemClock().now())
+    session, now, console = open_cloud(cloud), SystemClock().now(), make_console()
+    seen = sweep.look(session)
+    items = [item.aged(now) for of in seen.by_region.values() for item in of]
+    over = set(sweep.expired(items, now))
     if as_json:
-        make_console().print_json(json.dumps([vars(item) for item in found], default=str))
+        rows = [vars(item) | {"expired": item.run in over} for item in items]
+        console.print_json(json.dumps({"found": rows, "unseen": seen.unseen}, default=str))
     else:
-        for item in found:
-            make_console().print(f"{item.run}  {item.kind} {item.id}  {item.detail}")
-        if not found:
-            make_console().print("Nothing of ours is past its expiry.")
-    if not yes:
+        _print_found(items, over, seen.unseen, console)
+    if not (yes and over):
         return
-    left = end_expired(open_cloud(cloud), found, SystemClock().now())
-    if left:
-        raise TeardownError("Left behind: " + ", ".join(f"{item.kind} {item.id}" for item in left))
+    swept = sweep.sweep(session, now)
+    if swept.left:
+        names = ", ".join(f"{item.kind} {item.id}" for item in swept.left)
+        raise TeardownError(f"Left behind: {names}", hint="Try again: gpurun sweep --yes")
+    console.print(f"Ended {len(swept.ended)} runs: {', '.join(swept.ended)}")
+
+
+def _print_found(
+    items: list[Leftover], over: set[str], unseen: dict[str, str], console: Console
+) -> None:
+    for item in items:
+        word = "expired" if item.run in over else "goes on"
+        console.print(f"{word}  {item.run or '(no run)'}  {item.kind} {item.id}  {item.detail}")
+    for region, why in unseen.items():
+        console.print(f"could not look at {region}: {why}")
+    console.print(
+        f"{len(over)} runs are past their expiry." if over else "Nothing is past its expiry."
+    )
+    if over:
+        console.print("End them: gpurun sweep --yes")
 
 
 def ssh_box(opened: Opened, box: str, command: list[str]) -> int:

@@ -1,18 +1,18 @@
-"""From a run id, or from nothing, to open connections: what every command but `plan` begins with."""
+"""From a run id, or from nothing, to open connections: how every command but `plan` begins."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator.aws.bucket import Bucket, find_run_bucket, result_buckets
+from orchestrator.aws.bucket import Bucket, find_buckets, find_run_bucket
 from orchestrator.aws.session import Session, open_session
 from orchestrator.clock import SystemClock
 from orchestrator.errors import CloudError
 from orchestrator.localcloud import process
 from orchestrator.run import RunRecord, check_run_id, read_record
 from orchestrator.runner import Runner
-from orchestrator.settings import Settings
+from orchestrator.settings import CloudName, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Seconds between looks at EC2: the local cloud answers at once, AWS counts requests.
 POLL_S = {"local": 1.0, "aws": 15.0}
+# Where to begin looking for a run when the environment names no region; all are looked through.
+DEFAULT_REGION = "us-east-1"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Opened:
         return runner
 
 
-def open_cloud(cloud: str, region: str | None = None) -> Session:
+def open_cloud(cloud: CloudName, region: str | None = None) -> Session:
     """A session on AWS, or on the local cloud that is running.
 
     Raises:
@@ -50,25 +52,22 @@ def open_cloud(cloud: str, region: str | None = None) -> Session:
     settings = Settings()
     if cloud == "local" and process.status(settings.home) is None:
         raise CloudError("The local cloud isn't running.", hint="Start it: gpurun cloud start")
-    return open_session(settings, cloud, region)
+    return open_session(settings, cloud, region or settings.region or DEFAULT_REGION)
 
 
-def open_run(run_id: str, cloud: str) -> Opened:
+def open_run(run_id: str, cloud: CloudName) -> Opened:
     """Find a run by its id alone, in whatever region it is.
 
     Raises:
         RunNotFound: no bucket of this account has it.
     """
-    session = open_cloud(cloud)
-    bucket = find_run_bucket(session, check_run_id(run_id))
-    record = read_record(bucket, run_id)
-    if record.region != session.region:
-        session = open_cloud(cloud, record.region)
-    return Opened(session, bucket, record)
+    bucket = find_run_bucket(open_cloud(cloud), check_run_id(run_id))
+    return Opened(bucket.session, bucket, read_record(bucket, run_id))
 
 
-def list_runs(cloud: str) -> Iterator[RunRecord]:
-    """Every run on record in this account, oldest first within a bucket."""
-    for bucket in result_buckets(open_cloud(cloud)):
-        for prefix in bucket.folders("runs/"):
-            yield read_record(bucket, prefix.removeprefix("runs/").rstrip("/"))
+def list_runs(cloud: CloudName) -> Iterator[RunRecord]:
+    """Every run on record in this account; a run that died before its record was written isn't."""
+    for bucket in find_buckets(open_cloud(cloud)):
+        for run_id in bucket.folders("runs/"):
+            if bucket.head(f"runs/{run_id}/run.json") is not None:
+                yield read_record(bucket, run_id)

@@ -1,4 +1,4 @@
-"""A runbook file to a printable plan: the only part of a plan that reads the clock and the disk."""
+"""A runbook file to a printable plan: the part of planning that reads the clock and the disk."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from pathlib import Path
 
+    from orchestrator.settings import CloudName
+
 
 def plan_runbook(
-    path: Path, *, cloud: str, cap_usd: Decimal | None, allow_stale_prices: bool
+    path: Path, *, cloud: CloudName, cap_usd: Decimal | None, allow_stale_prices: bool
 ) -> Plan:
     """Load, check and price a runbook as if it started now; calls no cloud.
 

@@ -157,7 +157,9 @@ def run_spans(
                 box.name,
                 instance.instance_type if instance else _type_of(launched, box),
                 box.disk_gb,
-                started or (launched and (launched.launched_at or launched.at)) or record.created_at,
+                started
+                or (launched and (launched.launched_at or launched.at))
+                or record.created_at,
                 (ended.ended_at if ended else None) or (instance.ended_at if instance else None),
             )
         )

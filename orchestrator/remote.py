@@ -1,4 +1,4 @@
-"""SSH to a box: for people, and for rescue when S3 is the thing that's broken. Success never needs it.
+"""SSH to a box: for people, and for rescue when S3 is what is broken. Success never needs it.
 
 The host key is known before the box boots (it travels in the payload), so nothing is trusted on
 first use, and every call is bounded: fabric's own `timeout` doesn't cover opening a channel on a
@@ -76,7 +76,7 @@ class Remote:
         """Run a command to its end.
 
         Raises:
-            RemoteError: no connection, a wrong host key, the time ran out, or the box died meanwhile.
+            RemoteError: no connection, a wrong host key, no time left, or the box died meanwhile.
         """
         with self._connected() as connection:
             try:

@@ -1,4 +1,4 @@
-"""The run's report: one HTML file with results, reward curves, bill and deadlines, no outside assets."""
+"""The run's report: one HTML file with results, reward curves, bill and deadlines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.bill import bill
 from orchestrator.catalog import load_catalog
 from orchestrator.clock import SystemClock
 from orchestrator.progress import Snapshot, run_spans
-from orchestrator.render import render_report
+from orchestrator.render import render_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,8 @@ def write_report(opened: Opened, to: Path, *, seen: Snapshot | None = None) -> P
     seen = seen or runner.look()
     now = SystemClock().now()
     spans = run_spans(record, runner.log.read(), runner.instances())
-    page = render_report(
+    page = render_text(
+        "report.html.j2",
         seen=seen,
         record=record,
         bill=bill(
@@ -51,7 +52,7 @@ def _chart(opened: Opened, job: str) -> dict[str, Any] | None:
     rows = results.read_metrics(opened.bucket, opened.record.run_id, job)
     train = [(r["step"], r["reward"]) for r in rows if _has_reward(r, "train")]
     evals = [(r["step"], r["reward"]) for r in rows if _has_reward(r, "eval")]
-    if len(train) + len(evals) < 2:  # noqa: PLR2004  # a single point is no curve
+    if len(train) + len(evals) < 2:  # a single point is no curve
         return None
     last = max(step for step, _ in (*train, *evals)) or 1
     return {
@@ -64,7 +65,9 @@ def _chart(opened: Opened, job: str) -> dict[str, Any] | None:
 
 
 def _has_reward(row: dict[str, Any], kind: str) -> bool:
-    return row.get("kind") == kind and row.get("reward") is not None and row.get("step") is not None
+    return (
+        row.get("kind") == kind and row.get("reward") is not None and row.get("step") is not None
+    )
 
 
 def _points(pairs: Sequence[tuple[int, float]], last: int) -> list[tuple[float, float]]:

@@ -29,7 +29,7 @@ _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 class EventKind(StrEnum):
-    """What the controller wrote down; each is written before the act it names, or after what it saw."""
+    """What the controller wrote down: before the act that it names, or after what it saw."""
 
     RESERVED = "reserved"
     BUILDING = "building"

@@ -18,7 +18,14 @@ from orchestrator.aws.images import Ami
 from orchestrator.aws.tags import RunTags
 from orchestrator.bill import Span, span_usd
 from orchestrator.catalog import Catalog, load_catalog
-from orchestrator.errors import GpurunError, TeardownError
+from orchestrator.errors import (
+    ApiError,
+    CapacityError,
+    CloudError,
+    LaunchError,
+    QuotaError,
+    TeardownError,
+)
 from orchestrator.ledger import Ledger
 from orchestrator.progress import Snapshot, snapshot
 from orchestrator.render import render_user_data
@@ -67,17 +74,17 @@ class Runner:
         Raises:
             GpurunError: a box could not be launched; what had been created is gone again.
         """
-        if run.has(self.log.read(), EventKind.TEARING_DOWN):
+        if self._tearing_down():
             return
         self._reserve()
         try:
-            missing = self._unlaunched()
-            if missing:
-                self._launch_missing(missing)
-            self._arm_alive()
-        except GpurunError:
+            self._launch_missing(self._unlaunched())
+        except (CapacityError, QuotaError, LaunchError):
             self.finish()
             raise
+        self._arm_alive()
+        if self._tearing_down():  # `down` came meanwhile and may have listed too early
+            self.finish()
 
     def drive(self) -> Snapshot:
         """From wherever the run stands to the end.
@@ -86,7 +93,7 @@ class Runner:
             TeardownError: something with the run's tag is left; the message lists it.
         """
         self.launch_all()
-        if not run.has(self.log.read(), EventKind.TEARING_DOWN):
+        if not self._tearing_down():
             self._watch()
         self.finish()
         return self.look()
@@ -112,21 +119,24 @@ class Runner:
         Raises:
             TeardownError: something with the run's tag is left.
         """
-        events = self.log.read()
-        if run.has(events, EventKind.CLEAN):
+        run_id, clean = self.record.run_id, run.has(self.log.read(), EventKind.CLEAN)
+        if clean and not stack.leftovers(self.session, run_id):
             return
-        if not run.has(events, EventKind.TEARING_DOWN):
+        if not self._tearing_down():
             self.log.append(EventKind.TEARING_DOWN, self.clock.now())
         self.on_step("tearing down")
-        left = stack.teardown(self.session, self.record.run_id, self.clock.now())
+        left = stack.teardown(self.session, run_id, self.clock.now())
         self._note_ended(self.instances(), over=True)
         if left:
             items = "\n".join(f"    {item.kind} {item.id}  {item.detail}" for item in left)
             raise TeardownError(
-                f"Left behind by {self.record.run_id}:\n{items}",
-                hint=f"Try again: gpurun down {self.record.run_id}",
+                f"Left behind by {run_id}:\n{items}", hint=f"Try again: gpurun down {run_id}"
             )
-        self.log.append(EventKind.CLEAN, self.clock.now())
+        if not clean:
+            self.log.append(EventKind.CLEAN, self.clock.now())
+
+    def _tearing_down(self) -> bool:
+        return run.has(self.log.read(), EventKind.TEARING_DOWN)
 
     def _reserve(self) -> None:
         events, ledger = self.log.read(), Ledger(self.record.plan.cap_usd)
@@ -148,6 +158,8 @@ class Runner:
         ]
 
     def _launch_missing(self, missing: list[PlannedBox]) -> None:
+        if not missing:
+            return
         run_id = self.record.run_id
         if not run.has(self.log.read(), EventKind.BUILDING):
             self.log.append(EventKind.BUILDING, self.clock.now())
@@ -159,6 +171,8 @@ class Runner:
         role.ensure_kill_role(self.session, self.tags)
         keys.ensure_key_pair(self.session, self.tags, self._user_public_key())
         for box in missing:
+            if self._tearing_down():
+                return
             self.on_step(f"launching {box.name} ({box.instance})")
             self.log.append(EventKind.LAUNCHING, self.clock.now(), box=box.name)
             request = self._launch_request(box, profile, f"gpurun-{run_id}")
@@ -225,17 +239,26 @@ class Runner:
             self._note_launched(box)
 
     def _watch(self) -> None:
+        """Look until every box has ended; while AWS can't be reached the boxes need nobody."""
         self.on_step("running")
         while True:
-            records = self.instances()
-            self._note_ended(records)
-            self.on_progress(self.look())
-            alive = [box for box in records if box.alive]
-            if not alive and not self._still_invisible(records):
-                return
-            if self.clock.now() > self.record.expires_at + _OVERDUE:
-                ec2.terminate(self.session, [box.instance_id for box in alive])
+            try:
+                if self._all_ended():
+                    return
+            except (ApiError, CloudError) as error:
+                if self.clock.now() > self.record.expires_at + _OVERDUE:
+                    raise
+                self.on_step(f"no answer, trying again: {error.message}")
             self.clock.sleep(self.poll_s)
+
+    def _all_ended(self) -> bool:
+        records = self.instances()
+        self._note_ended(records)
+        self.on_progress(self.look())
+        alive = [box.instance_id for box in records if box.alive]
+        if alive and self.clock.now() > self.record.expires_at + _OVERDUE:
+            ec2.terminate(self.session, alive)
+        return not alive and not self._still_invisible(records)
 
     def _still_invisible(self, records: list[BoxRecord]) -> bool:
         """A box launched a moment ago that EC2's eventually consistent reads don't show yet."""

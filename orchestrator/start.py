@@ -1,8 +1,7 @@
-"""From a plan to a run on record: checks, keys, payload, run.json. Creates nothing that bills by the hour."""
+"""From a plan to a run on record: checks, keys, payload, run.json; nothing that bills by the hour."""
 
 from __future__ import annotations
 
-import getpass
 import socket
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,8 @@ from orchestrator.errors import QuotaError
 from orchestrator.payload import build_payload
 from orchestrator.plan import Plan, replan_deadlines
 from orchestrator.remote import new_key_pair
+from orchestrator.render import POWEROFF, POWEROFF_BY_VARIABLE
+from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.aws.bucket import Bucket
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 # AWS's own service that answers with the caller's public address.
 _CALLER_ADDRESS = "https://checkip.amazonaws.com"
-POWEROFF = "poweroff"
-# A plain-process box ends itself through a script of its own; no host command is named.
-POWEROFF_IN_A_PROCESS = '"$GPURUN_POWEROFF"'
 
 
 def start_run(
@@ -57,7 +55,7 @@ def start_run(
     run.write_ssh_secrets(bucket, run_id, secrets)
     record = run.RunRecord(
         run_id=run_id,
-        owner=f"{getpass.getuser()}@{socket.gethostname()}"[:64],
+        owner=f"{Settings().owner}@{socket.gethostname()}",
         created_at=now,
         plan=plan,
         bucket=bucket.name,
@@ -66,7 +64,7 @@ def start_run(
         payload_sha256=payload.sha256,
         ssh_cidr=caller_cidr(plan.cloud),
         ssh_host_key=host.public,
-        poweroff_command=POWEROFF_IN_A_PROCESS if boxes_are_processes else POWEROFF,
+        poweroff_command=POWEROFF_BY_VARIABLE if boxes_are_processes else POWEROFF,
     )
     run.write_record(bucket, record)
     return bucket, record

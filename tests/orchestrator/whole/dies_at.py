@@ -1,0 +1,51 @@
+"""Run `gpurun` and end its process by SIGKILL at one exact point: `dies_at.py POINT ARGS…`.
+
+POINT is the name of an AWS call (the process dies once AWS has answered it), or `training` or
+`draining` (it dies when it first sees that a job trains, or a box drains).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from botocore.client import BaseClient
+
+from orchestrator import cli, console
+from orchestrator.progress import Snapshot
+
+
+def die() -> None:
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_after_call(operation: str) -> None:
+    real = BaseClient._make_api_call  # noqa: SLF001  # the one place every call passes
+
+    def call(self: BaseClient, name: str, params: dict[str, Any]) -> Any:
+        answer = real(self, name, params)
+        if name == operation:
+            die()
+        return answer
+
+    BaseClient._make_api_call = call  # noqa: SLF001
+
+
+def die_when_seen(phase: str) -> None:
+    real = console.Progress.show
+
+    def show(self: console.Progress, seen: Snapshot) -> None:
+        real(self, seen)
+        training = phase == "training" and any(job.state == "running" for job in seen.jobs)
+        if training or any(box.phase == phase for box in seen.boxes):
+            die()
+
+    console.Progress.show = show  # type: ignore[method-assign]
+
+
+point, sys.argv = sys.argv[1], ["gpurun", *sys.argv[2:]]
+(die_when_seen if point in ("training", "draining") else die_after_call)(point)
+cli.main()
