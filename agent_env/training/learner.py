@@ -1,0 +1,99 @@
+"""What GRPO trains: the model from wherever it comes, and the trainer set up for a config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+from trl import GRPOConfig
+
+from agent_env.training import models, unsloth
+from agent_env.training.config import GrpoConfig, OutageConfig, ProgramConfig
+from agent_env.training.metrics import MetricsFile
+from agent_env.training.stopping import StopRequest
+from agent_env.training.trainer import Trainer, arguments, eval_arguments, training_order
+
+
+def load(source: str, config: ProgramConfig) -> tuple[Any, Any]:
+    """The model and its tokenizer, through unsloth if the config says so."""
+    if config.unsloth is None:
+        models.settle_torch()
+        return models.load_model(source)
+    return unsloth.load_model(source, config.unsloth, seed=config.seed)
+
+
+def grpo_trainer(
+    config: GrpoConfig,
+    model: Any,
+    tokenizer: Any,
+    factory: Any,
+    *,
+    rows: Any,
+    eval_rows: Any,
+    out: Path,
+    metrics: MetricsFile,
+    stop: StopRequest,
+) -> Trainer:
+    """The trainer, ready to evaluate and to train."""
+    evals = eval_arguments(samples=config.eval_samples, tasks=len(eval_rows), batch=config.batch)
+    settings = step_arguments(config) | _saving(config) | evals
+    trainer = Trainer(
+        stop=stop,
+        metrics=metrics,
+        unscored_steps=config.unscored_steps,
+        model=model,
+        processing_class=tokenizer,
+        environment_factory=factory,
+        train_dataset=planned_rows(config, rows),
+        eval_dataset=eval_rows,
+        args=GRPOConfig(**arguments(config, out, **settings)),
+    )
+    trainer.add_callback(MissedEval(trainer, metrics))
+    return trainer
+
+
+def planned_rows(config: GrpoConfig | OutageConfig, rows: Any) -> Any:
+    """The rows of the whole training in order, so that it is one epoch and never shuffled."""
+    needed = config.steps * config.rollouts_per_step // config.rollouts_per_task
+    return rows.select(training_order(len(rows), needed, config.seed))
+
+
+def step_arguments(config: GrpoConfig | OutageConfig) -> dict[str, Any]:
+    """A step: its rollouts, its groups, its update."""
+    at_once = config.train_batch or config.rollouts_per_step
+    return {
+        "max_steps": config.steps,
+        "num_generations": config.rollouts_per_task,
+        "per_device_train_batch_size": at_once,
+        "gradient_accumulation_steps": config.rollouts_per_step // at_once,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": config.schedule,
+        "warmup_steps": 0,
+        "max_grad_norm": config.max_grad_norm,
+        "beta": config.beta,
+    }
+
+
+def _saving(config: GrpoConfig) -> dict[str, Any]:
+    return {
+        "save_strategy": "steps",
+        "save_steps": config.save_steps,
+        "save_total_limit": config.keep_checkpoints,
+        "eval_strategy": "no" if config.eval_steps is None else "steps",
+        "eval_steps": config.eval_steps,
+    }
+
+
+class MissedEval(TrainerCallback):  # type: ignore[misc]
+    """An eval that a stop cut short is made up for when the run goes on from its checkpoint."""
+
+    def __init__(self, trainer: Trainer, metrics: MetricsFile) -> None:
+        self._trainer = trainer
+        self._metrics = metrics
+
+    def on_train_begin(self, args: Any, state: Any, _control: Any, **_rest: Any) -> None:
+        step = state.global_step
+        due = step and args.eval_strategy == "steps" and step % args.eval_steps == 0
+        if due and self._metrics.find("eval", step) is None:
+            self._trainer.evaluate()

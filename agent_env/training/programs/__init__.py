@@ -1,0 +1,1 @@
+"""What the programs do once their job is read and their process settled: torch comes in here."""

@@ -1,0 +1,54 @@
+"""Each rollout becomes a line of `out/rollouts.jsonl`; unscored ones are counted, not averaged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent_env.training import learner
+from agent_env.training.config import EvaluateConfig
+from agent_env.training.job import Job, JobFailed
+from agent_env.training.metrics import MetricsFile
+from agent_env.training.rollouts import Rollout
+from agent_env.training.serving import open_env, task_rows
+from agent_env.training.stopping import StopRequest
+from agent_env.training.trainer import eval_arguments, evaluator
+
+
+def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
+    """Sample, write, sum up. Raises JobFailed when not one rollout was scored."""
+    config = job.config
+    metrics = MetricsFile(job.metrics, max_steps=1)
+    metrics.cut_back(-1)
+    with open_env(config, sessions=config.batch) as env:
+        rows = task_rows(env, config.split, config.tasks)
+        model, tokenizer = learner.load(job.model_source, config)
+        judge = evaluator(
+            config,
+            model,
+            tokenizer,
+            env.factory_for(config.split),
+            rows,
+            eval_arguments(samples=config.samples, tasks=len(rows), batch=config.batch),
+            out=job.out,
+            metrics=metrics,
+            stop=stop,
+        )
+        counted = judge.judge()
+    write_rollouts(judge.rollouts, job.out / "rollouts.jsonl")
+    if not counted.scored:
+        raise JobFailed(f"none of {counted.rollouts} rollouts was scored")
+    numbers = counted.numbers() | {"eval_reward": counted.reward}
+    metrics.append("final", 1, numbers, datetime.now(UTC))
+
+
+def write_rollouts(rollouts: Sequence[Rollout], path: Path) -> None:
+    """One JSON line a rollout; an unscored one has reward null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (
+        json.dumps({"reward": rollout.reward, **rollout.row, "completion": rollout.completion})
+        for rollout in rollouts
+    )
+    path.write_text("".join(line + "\n" for line in lines))

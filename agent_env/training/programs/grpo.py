@@ -1,0 +1,76 @@
+"""May be killed at any moment and started again: it goes on from the latest complete checkpoint
+under `out`, cuts the metrics back to it, and ends with the numbers of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_env.client import AgentEnv
+from agent_env.training import learner, models
+from agent_env.training.checkpoints import checkpoint_step, latest_complete_checkpoint
+from agent_env.training.config import GrpoConfig
+from agent_env.training.job import Job, JobFailed
+from agent_env.training.metrics import MetricsFile
+from agent_env.training.serving import open_env, task_rows
+from agent_env.training.stopping import Stopped, StopRequest
+from agent_env.training.trainer import Trainer
+
+
+def run(job: Job[GrpoConfig], stop: StopRequest) -> None:
+    """Train to the last step, or raise Stopped after a checkpoint."""
+    config = job.config
+    metrics = MetricsFile(job.metrics, max_steps=config.steps)
+    with open_env(config, sessions=max(config.batch, config.rollouts_per_step)) as env:
+        trainer = _trainer(job, env, metrics, stop)
+        _learn(trainer, job, metrics, stop)
+    metrics.append("final", config.steps, _summary(metrics, config.steps), datetime.now(UTC))
+
+
+def _trainer(
+    job: Job[GrpoConfig], env: AgentEnv, metrics: MetricsFile, stop: StopRequest
+) -> Trainer:
+    config = job.config
+    model, tokenizer = learner.load(job.model_source, config)
+    return learner.grpo_trainer(
+        config,
+        model,
+        tokenizer,
+        env.factory_for(config.split, config.eval_split),
+        rows=task_rows(env, config.split),
+        eval_rows=task_rows(env, config.eval_split, config.eval_tasks),
+        out=job.out,
+        metrics=metrics,
+        stop=stop,
+    )
+
+
+def _learn(
+    trainer: Trainer, job: Job[GrpoConfig], metrics: MetricsFile, stop: StopRequest
+) -> None:
+    """Eval before, training with its evals, eval after, model: what isn't there yet."""
+    checkpoint = latest_complete_checkpoint(job.out)
+    metrics.cut_back((checkpoint_step(checkpoint) or 0) if checkpoint else 0)
+    if metrics.find("eval", 0) is None:
+        trainer.judge()
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if stop.asked:
+        raise Stopped
+    if metrics.find("eval", job.config.steps) is None:
+        trainer.judge()
+    models.save_model(trainer.model, trainer.processing_class, job.out / "model")
+
+
+def _summary(metrics: MetricsFile, steps: int) -> dict[str, Any]:
+    """The numbers a runbook's `expect` speaks of. Raises JobFailed when an eval has no score."""
+    before, after = metrics.reward_at(0), metrics.reward_at(steps)
+    if before is None or after is None:
+        raise JobFailed(f"no rise to tell: eval reward {before} before, {after} after")
+    lost = [line.get("unscored") for line in metrics.lines() if line["kind"] == "train"]
+    return {
+        "eval_reward_before": before,
+        "eval_reward_after": after,
+        "rise": after - before,
+        "unscored": sum(count for count in lost if isinstance(count, int)),
+    }

@@ -1,0 +1,122 @@
+"""Trains a model on the bundle's expert, spoiled by `noise`, until its sampled reward on the eval
+split passes `gate`; leaves it in `out/model`. Starts over when it is started again: it is short.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_env.bundle import load_bundle
+from agent_env.client import AgentEnv
+from agent_env.training import models, tiny
+from agent_env.training.config import SftConfig
+from agent_env.training.demonstrations import Conversation, play_expert, tools_of
+from agent_env.training.job import Job, JobFailed
+from agent_env.training.metrics import MetricsFile
+from agent_env.training.randomness import seed_everything
+from agent_env.training.rollouts import Tally
+from agent_env.training.serving import open_env, task_rows
+from agent_env.training.stopping import StopRequest
+from agent_env.training.trainer import Trainer, eval_arguments, evaluator
+from agent_env.training.warmstart import Example, to_example, warm_start
+
+LOG_EACH_STEPS = 50
+
+
+def run(job: Job[SftConfig], stop: StopRequest) -> None:
+    """Play, train, judge, save. Raises JobFailed under the gate."""
+    config = job.config
+    models.settle_torch()
+    seed_everything(config.seed)
+    metrics = MetricsFile(job.metrics, max_steps=config.steps)
+    metrics.cut_back(-1)
+    with open_env(config, sessions=config.batch + 1) as env:
+        talks, tools = _play(config, env)
+        model, tokenizer = _student(job, talks, tools)
+        examples = [_example(config, tokenizer, tools, talk) for talk in talks]
+        judge = _judge(job, env, model, tokenizer, metrics, stop)
+        judged = _teach(config, model, examples, judge, metrics)
+    models.save_model(model, tokenizer, job.out / "model")
+    numbers = {"eval_reward": judged.reward, "unscored": judged.unscored}
+    metrics.append("final", config.steps, numbers, datetime.now(UTC))
+
+
+def _play(config: SftConfig, env: AgentEnv) -> tuple[list[Conversation], list[Any]]:
+    environment = env.factory_for(config.split)()
+    talks = play_expert(
+        load_bundle(config.bundle),
+        list(task_rows(env, config.split)),
+        environment,
+        split=config.split,
+        noise=config.noise,
+        count=config.demonstrations,
+        rng=random.Random(config.seed),  # noqa: S311 - a draw, not a secret
+    )
+    return talks, tools_of(environment)
+
+
+def _student(job: Job[SftConfig], talks: list[Conversation], tools: list[Any]) -> Any:
+    if job.config.model != "tiny":
+        return models.load_model(job.model_source)
+    tokenizer = tiny.build_tokenizer(talks, tools)
+    return tiny.build_model(tokenizer), tokenizer
+
+
+def _example(config: SftConfig, tokenizer: Any, tools: list[Any], talk: Conversation) -> Example:
+    return to_example(tokenizer, tools, talk, decision_weight=config.decision_weight)
+
+
+def _judge(
+    job: Job[SftConfig],
+    env: AgentEnv,
+    model: Any,
+    tokenizer: Any,
+    metrics: MetricsFile,
+    stop: StopRequest,
+) -> Trainer:
+    config = job.config
+    rows = task_rows(env, config.eval_split, config.eval_tasks)
+    return evaluator(
+        config,
+        model,
+        tokenizer,
+        env.factory_for(config.eval_split),
+        rows,
+        eval_arguments(samples=config.eval_samples, tasks=len(rows), batch=config.batch),
+        out=job.out,
+        metrics=metrics,
+        stop=stop,
+    )
+
+
+def _teach(
+    config: SftConfig, model: Any, examples: list[Example], judge: Trainer, metrics: MetricsFile
+) -> Tally:
+    """Warm start and eval, again while under the gate: half the steps at half the rate."""
+    rng = random.Random(config.seed)  # noqa: S311 - an order, not a secret
+    pad = judge.processing_class.pad_token_id
+    steps, rate = config.steps, config.learning_rate
+    for _ in range(1 + config.extra_rounds):
+        losses = warm_start(
+            model,
+            examples,
+            pad=pad,
+            steps=steps,
+            batch_rows=config.batch_rows,
+            learning_rate=rate,
+            rng=rng,
+        )
+        _log(losses, metrics)
+        judged = judge.judge()
+        if judged.reward is not None and judged.reward >= config.gate:
+            return judged
+        steps, rate = max(1, config.steps // 2), config.learning_rate / 2
+    raise JobFailed(f"eval reward {judged.reward} after the warm start, the gate is {config.gate}")
+
+
+def _log(losses: Any, metrics: MetricsFile) -> None:
+    for step, loss in enumerate(losses, start=1):
+        if step % LOG_EACH_STEPS == 0:
+            metrics.append("train", step, {"reward": None, "loss": loss}, datetime.now(UTC))

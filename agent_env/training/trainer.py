@@ -1,0 +1,151 @@
+"""TRL's GRPO trainer the way our programs use it.
+
+Import it only when the process is settled, and unsloth, if it is used, imported: unsloth rewrites
+the class that stands below ours.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from agent_env.training.config import ProgramConfig
+from agent_env.training.metrics import MetricsFile
+from agent_env.training.progress import Progress, StopAtStepEnd
+from agent_env.training.randomness import own_randomness
+from agent_env.training.rollouts import Recorder, Rollout, Tally, tally
+from agent_env.training.stopping import Stopped, StopRequest
+from agent_env.training.unsloth import trl_defaults
+
+
+class Trainer(GRPOTrainer):  # type: ignore[misc]
+    """Records every rollout, and keeps evals apart from the training around them."""
+
+    def __init__(
+        self,
+        *,
+        stop: StopRequest,
+        metrics: MetricsFile,
+        unscored_steps: int | None = None,
+        callbacks: Sequence[TrainerCallback] = (),
+        **arguments: Any,
+    ) -> None:
+        recorder = Recorder()
+        self.stop = stop
+        self.rollouts: list[Rollout] = []
+        self.progress = Progress(metrics, recorder, unscored_steps=unscored_steps)
+        ours = [self.progress, StopAtStepEnd(stop), *callbacks]
+        super().__init__(reward_funcs=[recorder], callbacks=ours, **arguments)
+        self.remove_callback(PrinterCallback)
+
+    def train(self, resume_from_checkpoint: str | None = None, **rest: Any) -> Any:
+        """Train; a request to stop is answered with a checkpoint at a step's end."""
+        with self.stop.held():
+            return super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
+
+    def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
+        """Evaluate and write the line; `rollouts` has what it saw.
+
+        A request to stop cuts it short, without a line, and a training around it saves and ends.
+
+        Raises Stopped when it was asked to stop outside of training.
+        """
+        self.progress.recorder.take()
+        began = time.monotonic()
+        try:
+            with self.stop.held(False), own_randomness(self.args.seed):
+                numbers: dict[str, float] = super().evaluate(*arguments, **named)
+        except Stopped:
+            if not self.is_in_train:
+                raise
+            self.control.should_save = self.control.should_training_stop = True
+            return {}
+        self.rollouts = self.progress.recorder.take()
+        self.progress.evaluated(self.state.global_step, tally(self.rollouts), began)
+        return numbers
+
+    def judge(self) -> Tally:
+        """Evaluate, and return our own count instead of the trainer's mean of batch means."""
+        self.evaluate()
+        return tally(self.rollouts)
+
+
+def arguments(config: ProgramConfig, out: Path, **more: Any) -> dict[str, Any]:
+    """What the trainer is told; `more` wins."""
+    gpu = torch.cuda.is_available()
+    common = {
+        "output_dir": str(out),
+        "seed": config.seed,
+        "temperature": config.temperature,
+        "max_completion_length": config.completion_tokens,
+        "max_tool_calling_iterations": config.tool_rounds,
+        "report_to": "none",
+        "logging_steps": 1,
+        "disable_tqdm": True,
+        "use_cpu": not gpu,
+        "bf16": gpu,
+        "gradient_checkpointing": False,
+        "dataloader_pin_memory": False,
+        # The order of the rows is decided here, in `training_order`: a run that goes on from a
+        # checkpoint then sees the rows it would have seen.
+        "shuffle_dataset": False,
+    }
+    if config.unsloth is not None:
+        common = trl_defaults() | common
+    return common | more
+
+
+def eval_arguments(*, samples: int, tasks: int, batch: int) -> dict[str, Any]:
+    """Rollouts of an eval: whole tasks in a batch, no batch larger than the eval."""
+    at_once = min(tasks, max(1, batch // samples))
+    return {"num_generations_eval": samples, "per_device_eval_batch_size": at_once * samples}
+
+
+def evaluator(
+    config: ProgramConfig,
+    model: Any,
+    tokenizer: Any,
+    factory: Any,
+    rows: Any,
+    evals: dict[str, Any],
+    *,
+    out: Path,
+    metrics: MetricsFile,
+    stop: StopRequest,
+) -> Trainer:
+    """A trainer that is never going to train."""
+    never = {
+        "max_steps": 1,
+        "save_strategy": "no",
+        "num_generations": 2,
+        "per_device_train_batch_size": 2,
+    }
+    trainer = Trainer(
+        stop=stop,
+        metrics=metrics,
+        model=model,
+        processing_class=tokenizer,
+        environment_factory=factory,
+        train_dataset=rows,
+        eval_dataset=rows,
+        args=GRPOConfig(**arguments(config, out, **never, **evals)),
+    )
+    # It has no step of its own: what it judges is the end of something.
+    trainer.state.global_step = metrics.max_steps
+    return trainer
+
+
+def training_order(tasks: int, needed: int, seed: int) -> list[int]:
+    """Indices of `needed` tasks: shuffled passes over all of them, each with its own order."""
+    rng = random.Random(seed)  # noqa: S311 - an order, not a secret
+    order: list[int] = []
+    while len(order) < needed:
+        order += rng.sample(range(tasks), tasks)
+    return order[:needed]
