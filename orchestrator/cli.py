@@ -92,7 +92,6 @@ def up(
     stale: Stale = False,
 ) -> None:
     """Plan, reserve, launch, watch, tear down, pull and report."""
-    from orchestrator import journey  # noqa: PLC0415
     from orchestrator.console import make_console, plan_view  # noqa: PLC0415
     from orchestrator.planning import plan_runbook  # noqa: PLC0415
 
@@ -101,6 +100,8 @@ def up(
     console.print(plan_view(found))
     if cloud is Cloud.AWS and not yes:
         _confirm(found.worst_case_usd)
+    from orchestrator import journey  # noqa: PLC0415
+
     opened = journey.begin(found, console)
     journey.go(opened, console, to=to, detach=detach, as_json=as_json)
 

@@ -35,8 +35,8 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def usd(amount: Decimal) -> str:
-    """Dollars to the cent, rounded up; small amounts keep four digits."""
-    step = Decimal("0.01") if amount >= 1 else Decimal("0.0001")
+    """Dollars to the cent, rounded up; amounts under ten cents keep four digits."""
+    step = Decimal("0.01") if amount >= Decimal("0.1") else Decimal("0.0001")
     return f"${amount.quantize(step, ROUND_CEILING)}"
 
 
@@ -87,10 +87,11 @@ def _plan_facts(plan: Plan) -> list[str]:
     needs = ", ".join(f"{vcpus} vCPUs of {code}" for code, vcpus in plan.quotas.items())
     day = f"{min(box.drain_at for box in plan.boxes):%d %b %Y}"
     return [
-        f"worst case {usd(plan.worst_case_usd)} of cap {usd(plan.cap_usd)}; "
+        f"worst case {usd(plan.worst_case_usd)} of cap {usd(plan.cap_usd)}, "
+        f"of it {usd(plan.results_usd)} for S3 and transfer; "
         f"expected {usd(plan.expected_usd)}; prices as of {plan.prices_as_of}",
-        f"deadlines are UTC, from {day}, as if started now; "
-        f"at most {plan.loss_bound_s} s of results can be lost; quota {needs}",
+        f"deadlines are UTC, from {day}, as if started now; quota {needs}",
+        f"at most the last {plan.loss_bound_s} s of results can be lost",
         *plan.warnings,
     ]
 

@@ -1,4 +1,4 @@
-"""A run from plan to delivered results, as `up` and `resume` do it, and what is asked of it later."""
+"""A run from plan to delivered results, as `up` and `resume` do it, and what is asked later."""
 
 from __future__ import annotations
 

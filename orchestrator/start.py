@@ -1,4 +1,4 @@
-"""From a plan to a run on record: checks, keys, payload, run.json; nothing that bills by the hour."""
+"""From a plan to a run on record: checks, keys, payload, run.json. Nothing bills by the hour."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_what_is_no_run_id_never_becomes_part_of_a_key(wrong: str) -> None:
 def test_two_controllers_never_overwrite_each_other(bucket: Bucket) -> None:
     one, two = RunLog(bucket, "r"), RunLog(bucket, "r")
     one.append(EventKind.RESERVED, NOW, box="a", usd=Decimal("1.50"))
-    two._events = []  # noqa: SLF001  # as if it had read before the other wrote
+    two._events = []  # as if it had read before the other wrote
     two.append(EventKind.LAUNCHING, NOW, box="a")
     assert [(e.seq, e.kind) for e in RunLog(bucket, "r").read()] == [
         (1, EventKind.RESERVED),

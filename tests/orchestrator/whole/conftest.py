@@ -47,10 +47,12 @@ class Desk:
         return path
 
     def _run(self, argv: list[str], code: int) -> str:
-        done = subprocess.run(  # noqa: S603  # our own command
+        done = subprocess.run(  # our own command
             argv, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=SECONDS
         )
-        assert done.returncode == code, f"{argv} -> {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == code, (
+            f"{argv} -> {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
         return done.stdout
 
 
@@ -61,10 +63,10 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "GPURUN_"))}
     env["GPURUN_HOME"] = str(home)
     start = [sys.executable, "-m", "orchestrator.cli", "cloud", "start"]
-    subprocess.run(start, env=env, check=True, timeout=60)  # noqa: S603
+    subprocess.run(start, env=env, check=True, timeout=60)
     yield env
     stop = [sys.executable, "-m", "orchestrator.cli", "cloud", "stop"]
-    subprocess.run(stop, env=env, check=True, timeout=60)  # noqa: S603
+    subprocess.run(stop, env=env, check=True, timeout=60)
 
 
 @pytest.fixture

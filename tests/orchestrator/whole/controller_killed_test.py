@@ -1,4 +1,4 @@
-"""SIGKILL of the controller at five points: the run ends by itself, another desk finishes the job."""
+"""SIGKILL of the controller at five points: the run ends by itself, another desk finishes it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from .conftest import Desk, run_id_in, tree
 
 RUNBOOK = """
@@ -61,7 +59,8 @@ def test_two_runs_side_by_side_dont_touch_each_other(desk: Desk, other_desk: Des
 def test_a_command_can_be_run_on_a_box(desk: Desk) -> None:
     slow = RUNBOOK.replace("--steps 40", "--steps 4000")
     run_id = run_id_in(desk.gpurun("up", desk.write_runbook(slow), "--detach"))
-    wait = "while [ ! -e /opt/gpurun/boxes/l4.json ]; do sleep 0.1; done; cat /opt/gpurun/boxes/l4.json"
+    spec = "/opt/gpurun/boxes/l4.json"
+    wait = f"while [ ! -e {spec} ]; do sleep 0.1; done; cat {spec}"
     assert run_id in desk.gpurun("ssh", run_id, "l4", "--", wait)
     desk.gpurun("down", run_id)
 
@@ -71,5 +70,3 @@ def test_a_job_that_fails_is_told_by_the_exit_code_and_its_log_is_home(desk: Des
     printed = desk.gpurun("up", desk.write_runbook(broken), code=11)
     home = desk.folder / "results" / run_id_in(printed)
     assert b"no luck" in (home / "train" / "log.txt").read_bytes()
-
-
