@@ -10,6 +10,7 @@ import json
 import weakref
 from contextlib import ExitStack, suppress
 from ipaddress import ip_address
+from socket import SHUT_RDWR
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -71,6 +72,12 @@ class Connection:
         """Give the session back; safe to call twice, or after the server is gone."""
         self._finalizer()
 
+    def abort(self) -> None:
+        """Close without waiting for the server's goodbye."""
+        with suppress(OSError):
+            self._socket.socket.shutdown(SHUT_RDWR)
+        self.close()
+
     def _ask(self, frame: dict[str, Any], wanted: str, timeout_s: float) -> dict[str, Any]:
         # A server that turns us away says why before it closes: read that even if sending fails.
         with suppress(ConnectionClosed):
@@ -78,7 +85,7 @@ class Connection:
         try:
             text = self._socket.recv(timeout_s)
         except TimeoutError as error:
-            self.close()
+            self.abort()
             raise StepTimeout(f"{self._url}: no reply within {timeout_s:.1f} s") from error
         except ConnectionClosed as error:
             raise SessionLost(f"{self._url}: the connection broke: {error}") from error

@@ -8,6 +8,7 @@ sessions of one server share one deadline: the first one waits, the rest reuse i
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -19,6 +20,8 @@ from weakref import WeakSet
 from agent_env.errors import AtCapacity, ServerDown, SessionLost
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
 PROBE_S = 2.0
@@ -115,9 +118,10 @@ class Site:
 
 @dataclass
 class Visitor:
-    """Which waits a session has already sat through."""
+    """What a session has gone through: the waits it took part in, and their time in seconds."""
 
     sat_through: dict[type, Wait] = field(default_factory=dict)
+    waited_s: float = 0.0
 
 
 def reopened(
@@ -137,22 +141,38 @@ def reopened(
     pause_s = _FIRST_PAUSE_S
     connect_s = PROBE_S if site.given_up(visitor, clock()) else CONNECT_TIMEOUT_S
     while True:
+        began = clock()
         try:
             result = attempt(connect_s)
         except (ServerDown, SessionLost, AtCapacity) as lost:
             # Accepted and then cut off is what a server does that is stopping: it is down.
             error = ServerDown(str(lost)) if isinstance(lost, SessionLost) else lost
-            kind = type(error)
-            if kind is AtCapacity:
-                site.over(ServerDown)
-            if kind not in waits:
-                waits[kind] = site.join(visitor, kind, policy.budget(error), clock())
-            left_s = waits[kind].deadline - clock()
+            left_s = _left(error, waits, site, visitor, policy, clock())
             if left_s <= 0:
+                visitor.waited_s += clock() - began
                 raise error from lost
         else:
             site.over(ServerDown, AtCapacity)
             return result
         sleep(min(left_s, pause_s * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter
+        visitor.waited_s += clock() - began
         pause_s = min(_LONGEST_PAUSE_S, 1.5 * pause_s)
         connect_s = min(CONNECT_TIMEOUT_S, max(PROBE_S, left_s))
+
+
+def _left(
+    error: ServerDown | AtCapacity,
+    waits: dict[type, Wait],
+    site: Site,
+    visitor: Visitor,
+    policy: Policy,
+    now: float,
+) -> float:
+    """Seconds left to get past that error; the first of its kind joins or begins a wait."""
+    kind = type(error)
+    if kind is AtCapacity:
+        site.over(ServerDown)
+    if kind not in waits:
+        waits[kind] = site.join(visitor, kind, policy.budget(error), now)
+        _log.info("%s; trying for %.1f s", error, waits[kind].deadline - now)
+    return waits[kind].deadline - now

@@ -21,8 +21,8 @@ from agent_env.types import END_TURN, EpisodeState, Observation
 class Session:
     """Opened by its first `reset`, never before; a dropped one is reopened by the next `reset`.
 
-    Counts what it went through: `reopened` connections, `waited_s` seconds of waiting for the
-    server to come back or to have room. Not for two threads at once.
+    Counts what it went through: `reopened` connections and `waited_s`. Any thread may use it, one
+    at a time.
     """
 
     def __init__(self, site: Site, policy: Policy) -> None:
@@ -32,7 +32,11 @@ class Session:
         self._connection: Connection | None = None
         self.established = False
         self.reopened = 0
-        self.waited_s = 0.0
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds spent waiting for the server, or for room on it, so far."""
+        return self._visitor.waited_s
 
     def reset(
         self, *, split: str | None = None, index: int | None = None, seed: int | None = None
@@ -85,7 +89,8 @@ class Session:
             return None
         hopeless = self._site.given_up(self._visitor, time.monotonic())
         try:
-            timeout_s = PROBE_S if hopeless else self._policy.reset_timeout
+            timeout_s = self._policy.reset_timeout
+            timeout_s = min(PROBE_S, timeout_s) if hopeless else timeout_s
             return self._reset(self._connection, request, timeout_s)
         except SessionLost:
             self.close()
@@ -98,16 +103,12 @@ class Session:
     def _anew(self, request: dict[str, Any]) -> Observation:
         if not self._site.answered:
             return self._open(request, CONNECT_TIMEOUT_S)
-        began = time.monotonic()
-        try:
-            observation = reopened(
-                lambda connect_s: self._open(request, connect_s),
-                self._site,
-                self._visitor,
-                self._policy,
-            )
-        finally:
-            self.waited_s += time.monotonic() - began
+        observation = reopened(
+            lambda connect_s: self._open(request, connect_s),
+            self._site,
+            self._visitor,
+            self._policy,
+        )
         self.reopened += self.established
         return observation
 

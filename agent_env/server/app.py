@@ -81,6 +81,7 @@ def _capacity(sessions: Sessions) -> dict[str, Any]:
     return {
         "max_sessions": sessions.max_sessions,
         "active_sessions": sessions.active,
+        "busy_sessions": sessions.busy,
         "free": sessions.max_sessions - sessions.active,
     }
 

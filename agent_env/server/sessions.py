@@ -7,6 +7,7 @@ on a slow step can't make the server run more than it may.
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -28,6 +29,8 @@ from agent_env.server.protocol import (
 )
 from agent_env.server.served import Served
 
+_log = logging.getLogger(__name__)
+
 MAX_THREADS = 32
 RETRY_AFTER_S = 1.0
 GOING_AWAY = 1012
@@ -41,7 +44,7 @@ class Sessions:
         self._served = served
         self.max_sessions = max_sessions
         self.active = 0
-        self._busy = 0
+        self.busy = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
@@ -124,16 +127,19 @@ class Sessions:
             return await self._in_thread(episode, frame)
         except FrameError as error:
             return error.frame()
+        except Exception as error:
+            _log.exception("a frame failed")
+            return error_frame("EXECUTION_ERROR", f"{type(error).__name__}: {error}")
 
     async def _in_thread(self, episode: Episode, frame: Reset | ListTools | CallTool) -> str:
-        self._busy += 1
+        self.busy += 1
         self._idle.clear()
         try:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, _perform, episode, frame)
         finally:
-            self._busy -= 1
-            if not self._busy:
+            self.busy -= 1
+            if not self.busy:
                 self._idle.set()
 
 

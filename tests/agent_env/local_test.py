@@ -1,0 +1,124 @@
+"""A server of one's own never outlives its parent, however that ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_env import AgentEnv
+from agent_env.cli import main
+from agent_env.client.local import LocalServer
+from agent_env.errors import BundleError, ServerDown
+
+from .conftest import COUNTER, eventually
+from .counter import CounterBundle
+
+ROOT = Path(__file__).parents[2]
+
+PARENT = f"""
+import sys, threading
+from agent_env.client.local import LocalServer
+
+def serve():
+    global server
+    server = LocalServer({str(COUNTER)!r})
+    print(server.pid, flush=True)
+
+if sys.argv[1] == "thread":
+    starter = threading.Thread(target=serve)
+    starter.start()
+    starter.join()
+else:
+    serve()
+sys.stdin.read()
+"""
+
+
+def alive(pid: int) -> bool:
+    """False for a zombie too: nobody may be there to reap an orphan."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_a_killed_parent_takes_its_server_along(where: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, where],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(ROOT)},
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert alive(child)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        eventually(lambda: not alive(child), within_s=5.0)
+
+
+def test_a_server_outlives_the_thread_that_started_it() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, "thread"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(ROOT)},
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        child = int(parent.stdout.readline())
+        assert Path(f"/proc/{child}").exists()
+        assert alive(child)
+        parent.stdin.close()
+        assert parent.wait(10) == 0
+        eventually(lambda: not alive(child), within_s=5.0)
+
+
+def test_closing_the_client_ends_its_server() -> None:
+    with AgentEnv.local(COUNTER, max_sessions=2, reset_timeout=5.0) as env:
+        assert env._server is not None
+        assert env.session().reset(split="eval", index=0).done is False
+        pid = env._server.pid
+    assert not alive(pid)
+
+
+def test_a_server_that_can_not_start_says_why(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    with pytest.raises(ServerDown, match=r"ended at its start, exit status 1"):
+        LocalServer("no-such-bundle", log=log)
+    assert "no bundle 'no-such-bundle'" in log.read_text()
+
+
+def test_a_bundle_that_only_this_process_knows_is_refused() -> None:
+    with pytest.raises(BundleError, match="give a bundle's name"):
+        LocalServer(CounterBundle())
+
+
+def test_a_server_takes_its_old_port_back_at_once() -> None:
+    first = LocalServer(COUNTER)
+    with AgentEnv(first.url) as env:
+        env.session().reset()
+        first.kill()
+        with LocalServer(COUNTER, port=first.port) as second:
+            assert second.url == first.url
+            assert env.session().reset().done is False
+
+
+def test_the_command_lists_splits_and_tasks() -> None:
+    run = CliRunner().invoke
+    assert run(main, ["tasks", str(COUNTER)]).output.splitlines()[0] == "train\t4 tasks"
+    listed = run(main, ["tasks", str(COUNTER), "--split", "eval"]).output.splitlines()
+    assert listed[1] == "1\teval-1\tcount to 20"
+    assert run(main, ["tasks", str(COUNTER), "--split", "evil"]).exit_code == 2
+    missing = run(main, ["tasks", "no-such-bundle"])
+    assert missing.exit_code == 2
+    assert "installed:" in missing.output
