@@ -17,14 +17,17 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     A file that needs torch says `pytestmark = pytest.mark.trl`: it is collected where torch is.
     In the training environment, which has none of the orchestrator's needs, only those are.
     """
-    if collection_path.suffix != ".py" or not collection_path.name.endswith("_test.py"):
-        return None
-    needs_torch = "mark.trl" in collection_path.read_text(encoding="utf-8")
-    if needs_torch and not HAS_TORCH:
-        return True
-    if not needs_torch and not HAS_MOTO:
-        return True
+    if collection_path.is_dir():
+        tests = list(collection_path.rglob("*_test.py"))
+        return None if not tests or any(map(_is_collected, tests)) else True
+    if collection_path.name.endswith("_test.py"):
+        return None if _is_collected(collection_path) else True
     return None
+
+
+def _is_collected(file: Path) -> bool:
+    needs_torch = "mark.trl" in file.read_text(encoding="utf-8")
+    return HAS_TORCH if needs_torch else HAS_MOTO
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,7 @@ BROKEN = [
     ("client-light", "agent_env/client/env.py", "import torch"),
     ("boto3-wall", "orchestrator/plan.py", "import boto3"),
     ("ssh-wall", "orchestrator/runner.py", "import fabric"),
+    ("jinja2-wall", "orchestrator/report.py", "import jinja2"),
     ("rich-wall", "orchestrator/plan.py", "import rich"),
     ("typer-wall", "orchestrator/plan.py", "import typer"),
     ("moto-wall", "orchestrator/aws/session.py", "import moto"),
