@@ -147,7 +147,7 @@ def ensure_bucket(session: Session) -> Bucket:
 
 
 @boundary()
-def find_buckets(session: Session) -> list[Bucket]:
+def result_buckets(session: Session) -> list[Bucket]:
     """The account's results buckets, this session's region first."""
     prefix = _account_prefix(session)
     regions = [name.removeprefix(prefix) for name in _own_names(session, prefix)]
@@ -162,7 +162,7 @@ def find_run_bucket(session: Session, run_id: str) -> Bucket:
         RunNotFound: no bucket of this account holds the run.
     """
     key = f"runs/{checked(run_id)}/run.json"
-    for bucket in find_buckets(session):
+    for bucket in result_buckets(session):
         if bucket.head(key) is not None:
             return bucket
     raise RunNotFound(

@@ -20,13 +20,32 @@ if TYPE_CHECKING:
 SSH_PORT = 22
 
 
-def ensure_group(session: Session, tags: RunTags, vpc_id: str, ssh_cidr: str | None) -> str:
-    """The group, whose only way in is port 22 from `ssh_cidr` (a /32; None: no way in at all).
+def door(ssh_cidr: str | None) -> IpPermissionTypeDef | None:
+    """The one rule that lets anybody in; None for nobody.
 
     Raises:
-        ApiError: `ssh_cidr` isn't the address of one machine.
+        ApiError: not the address of one machine.
     """
-    wanted = _wanted(ssh_cidr)
+    if ssh_cidr is None:
+        return None
+    try:
+        address = ipaddress.IPv4Address(ssh_cidr.removesuffix("/32"))
+    except ValueError:
+        address = None
+    if address is None or not ssh_cidr.endswith("/32"):
+        raise ApiError(f"SSH may be opened to one IPv4 address (a.b.c.d/32), not to {ssh_cidr!r}")
+    return {
+        "IpProtocol": "tcp",
+        "FromPort": SSH_PORT,
+        "ToPort": SSH_PORT,
+        "IpRanges": [{"CidrIp": ssh_cidr, "Description": "SSH from the caller"}],
+    }
+
+
+def ensure_group(
+    session: Session, tags: RunTags, vpc_id: str, wanted: IpPermissionTypeDef | None
+) -> str:
+    """The group, in which `wanted` is the only way in; other rules are taken out."""
     group_id = _find_or_create(session, tags, vpc_id)
     group = session.patience.until(
         lambda: next(iter(_described(session, where("group-id", group_id))), None),
@@ -48,23 +67,6 @@ def delete_groups(session: Session, vpc_id: str) -> None:
         _cut_loose(session, group)
     for group in groups:
         remove(session, ec2.delete_security_group, GroupId=group["GroupId"])
-
-
-def _wanted(ssh_cidr: str | None) -> IpPermissionTypeDef | None:
-    if ssh_cidr is None:
-        return None
-    try:
-        one = ipaddress.ip_network(ssh_cidr).prefixlen == ipaddress.IPV4LENGTH
-    except ValueError:
-        one = False
-    if not one:
-        raise ApiError(f"SSH may be opened to one IPv4 address (a.b.c.d/32), not to {ssh_cidr!r}")
-    return {
-        "IpProtocol": "tcp",
-        "FromPort": SSH_PORT,
-        "ToPort": SSH_PORT,
-        "IpRanges": [{"CidrIp": ssh_cidr, "Description": "SSH from the caller"}],
-    }
 
 
 def _find_or_create(session: Session, tags: RunTags, vpc_id: str) -> str:

@@ -38,7 +38,7 @@ def delete_key_pair(session: Session, run_id: str) -> None:
     """Delete the run's keys; running boxes keep what they have."""
     ec2 = session.client("ec2")
     for pair in ec2.describe_key_pairs(Filters=of_run(run_id))["KeyPairs"]:
-        remove(session, ec2.delete_key_pair, KeyPairId=pair["KeyPairId"])
+        remove(session, ec2.delete_key_pair, KeyName=pair["KeyName"])
 
 
 def _body(public_openssh: str) -> list[str]:

@@ -49,7 +49,9 @@ def ensure_network(
 
     Raises:
         CapacityError: the account can use none of the zones.
+        ApiError: `ssh_cidr` isn't one machine's address, or AWS refuses.
     """
+    door = groups.door(ssh_cidr)
     usable = sorted(set(zones) & open_zones(session))
     if not usable:
         raise CapacityError(
@@ -60,7 +62,7 @@ def ensure_network(
     gateways.ensure_internet(session, tags, vpc_id)
     gateways.ensure_s3_endpoint(session, tags, vpc_id)
     subnets = _ensure_subnets(session, tags, vpc_id, usable)
-    group_id = groups.ensure_group(session, tags, vpc_id, ssh_cidr)
+    group_id = groups.ensure_group(session, tags, vpc_id, door)
     return Network(vpc_id=vpc_id, subnets=subnets, group_id=group_id)
 
 

@@ -29,20 +29,21 @@ if TYPE_CHECKING:
 
     from orchestrator.settings import Settings
 
-Cloud = Literal["local", "aws"]
-
 _CONNECT_S = 5
 _READ_S = 30
 # RunInstances alone is slow to answer, and its retries must keep their ClientToken in our hands.
 _FAST_READ_S = 60
 _ATTEMPTS = 6
+# Where to ask for an account's buckets when nothing names a region: any will do.
+_ANY_REGION = "us-east-1"
 
 
 @dataclass(frozen=True)
 class Session:
     """An account in a region, and how patiently to wait there. Safe to share between threads."""
 
-    cloud: Cloud
+    cloud: str
+    """`local` or `aws`."""
     region: str
     account: str
     partition: str = "aws"
@@ -95,27 +96,31 @@ class Session:
 
 
 @boundary()
-def open_session(settings: Settings, cloud: Cloud, region: str) -> Session:
+def open_session(settings: Settings, cloud: str, region: str | None) -> Session:
     """Ask who we are, so that wrong credentials show before anything is created.
+
+    Without a region: the one that the settings, the local cloud or the AWS profile names.
 
     Raises:
         CredentialsError: none, or refused.
         CloudError: the local cloud isn't running.
     """
-    if cloud == "local":
-        session = Session(cloud, region, "", endpoint_url=_local_url(settings), boto=_nobody())
-    else:
-        session = Session(cloud, region, "", boto=boto3.Session(region_name=region))
+    session = _local(settings, region) if cloud == "local" else _real(settings, region)
     identity = session.client("sts").get_caller_identity()
     partition = identity["Arn"].split(":")[1]
     return replace(session, account=identity["Account"], partition=partition)
 
 
-def _local_url(settings: Settings) -> str:
+def _local(settings: Settings, region: str | None) -> Session:
     state = settings.cloud_state()
     if state is None:
         raise CloudError("The local cloud isn't running.", hint="Start it: gpurun cloud start")
-    return state.url
+    return Session("local", region or state.region, "", endpoint_url=state.url, boto=_nobody())
+
+
+def _real(settings: Settings, region: str | None) -> Session:
+    boto = boto3.Session(region_name=region or settings.region)
+    return Session("aws", boto.region_name or _ANY_REGION, "", boto=boto)
 
 
 def _nobody() -> boto3.Session:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from orchestrator.aws.bucket import find_buckets
+from orchestrator.aws.bucket import result_buckets
 from orchestrator.aws.leftover import Leftover, global_ones, regional
 from orchestrator.aws.refusals import boundary
 from orchestrator.aws.stack import teardown
@@ -62,7 +62,7 @@ def regions(session: Session) -> list[str]:
     The local cloud plays them all, but a run always has its bucket first: those regions do there.
     """
     if session.cloud == "local":
-        return sorted({session.region, *(b.session.region for b in find_buckets(session))})
+        return sorted({session.region, *(b.session.region for b in result_buckets(session))})
     found = session.client("ec2").describe_regions(AllRegions=False)["Regions"]
     return sorted(region["RegionName"] for region in found)
 

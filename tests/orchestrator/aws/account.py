@@ -1,0 +1,114 @@
+"""What the tests of the AWS side are made of: a clock, a run's things, a recorder of requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import boto3
+
+from orchestrator.aws import role, schedules
+from orchestrator.aws.boxes import BoxRecord, LaunchRequest, launch
+from orchestrator.aws.images import Ami
+from orchestrator.aws.network import Network
+from orchestrator.aws.session import Session
+from orchestrator.aws.tags import RunTags
+
+ACCOUNT = "123456789012"
+REGION = "us-east-1"
+RUN = "demo-261129-190000-ab2c"
+OTHER_RUN = "demo-261129-190000-zz77"
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+IMAGE = (
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+)
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEXwRyPPOsnWUbPbtbnI3nmrBYKz9wF7bIxNXEbZP4qd demo"
+
+
+@dataclass
+class FakeClock:
+    """Time that passes only while somebody waits."""
+
+    at: datetime = datetime(2026, 11, 29, 19, 0, tzinfo=UTC)
+    waited_s: float = 0.0
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.waited_s
+
+    def sleep(self, seconds: float) -> None:
+        self.waited_s += seconds
+        self.at += timedelta(seconds=seconds)
+
+
+@dataclass
+class Recorder:
+    """The parameters of every call of one operation, as botocore sends them."""
+
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, params: dict[str, Any], **_: Any) -> None:
+        self.calls.append(dict(params))
+
+
+@dataclass
+class Stack:
+    """One run's things, made through the public functions in the order a run makes them."""
+
+    session: Session
+    tags: RunTags
+    ami: Ami
+    net: Network
+
+    def request(self, box: str = "l4", **changes: Any) -> LaunchRequest:
+        values: dict[str, Any] = {
+            "tags": self.tags,
+            "box": box,
+            "instance_types": ("g6.4xlarge",),
+            "ami": self.ami,
+            "user_data": "#!/bin/bash\n",
+            "profile": f"gpurun-{self.tags.run_id}-box",
+            "key_name": f"gpurun-{self.tags.run_id}",
+            "disk_gb": 200,
+            "attempt": 1,
+            "price_by_type": {
+                "g6.4xlarge": Decimal("1.3232"),
+                "g6e.4xlarge": Decimal("3.00424"),
+            },
+        }
+        return LaunchRequest(**(values | changes))
+
+    def launch(self, box: str = "l4", **changes: Any) -> BoxRecord:
+        return launch(self.session, self.request(box, **changes), self.net)
+
+    def arm(self, record: BoxRecord) -> None:
+        arn = role.ensure_kill_role(self.session, self.tags)
+        at = self.tags.expires_at
+        schedules.ensure_kill(self.session, self.tags, record.box, record.instance_id, at, arn)
+
+
+def tags_of(run_id: str, session: Session, clock: FakeClock) -> RunTags:
+    return RunTags(
+        run_id=run_id,
+        owner="ann@desk",
+        expires_at=clock.now() + timedelta(hours=3),
+        bucket=f"gpurun-{session.account}-{session.region}",
+    )
+
+
+def other_account(service: str) -> Any:
+    """A client of somebody else's account in the same cloud."""
+    theirs = boto3.client("sts", REGION).assume_role(
+        RoleArn="arn:aws:iam::222222222222:role/theirs", RoleSessionName="theirs"
+    )["Credentials"]
+    return boto3.client(
+        service,
+        REGION,
+        aws_access_key_id=theirs["AccessKeyId"],
+        aws_secret_access_key=theirs["SecretAccessKey"],
+        aws_session_token=theirs["SessionToken"],
+    )
