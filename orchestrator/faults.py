@@ -31,7 +31,7 @@ class Fault:
     def field(self) -> str:
         """`jobs.grpo.results[0]`."""
         parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path]
-        return "".join(parts).removeprefix(".")
+        return _printable("".join(parts).removeprefix("."))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -54,4 +54,9 @@ def runbook_error(file: str, faults: Sequence[Fault]) -> RunbookError:
 def _entry(file: str, fault: Fault) -> str:
     where = f"{file}:{fault.line}:{fault.column}" if fault.line else file
     field = f" {fault.field}:" if fault.path else ""
-    return f"  {where}:{field} {fault.problem}\n      {fault.fix}"
+    return f"  {where}:{field} {_printable(fault.problem)}\n      {_printable(fault.fix)}"
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey: a name from a file may hold escape sequences."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 
@@ -23,11 +24,12 @@ class Range(PlanModel):
     max: Decimal | None = None
 
     def holds(self, value: float) -> bool:
-        """Whether the number is as expected; NaN never is."""
-        return (
-            (self.min is None or value >= self.min)
-            and (self.max is None or value <= self.max)
-            and value == value
+        """Whether the number, as it is printed, is as expected; NaN never is."""
+        if math.isnan(value):
+            return False
+        number = Decimal(str(value))
+        return (self.min is None or number >= self.min) and (
+            self.max is None or number <= self.max
         )
 
 

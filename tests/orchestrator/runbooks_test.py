@@ -1,0 +1,145 @@
+"""The committed runbooks, their documentation, and the example script, as they are."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.catalog import load_catalog
+from orchestrator.fields import Frozen
+from orchestrator.pins import PINS_FOLDER, known_pins
+from orchestrator.plan import Plan, make_plan
+from orchestrator.programs import PROGRAMS
+from orchestrator.runbook import load_runbook
+from orchestrator.spec import BoxSpec, JobInput, JobSpec, RangeSpec, RunbookSpec
+
+ROOT = Path(__file__).parents[2]
+RUNBOOKS = sorted((ROOT / "runbooks").glob("*.yaml"))
+DOCUMENT = ROOT / "docs" / "runbooks.md"
+NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
+SCRIPT = ROOT / "runbooks" / "examples" / "own-script" / "count.py"
+
+
+def plan_of(name: str) -> Plan:
+    runbook = load_runbook(ROOT / "runbooks" / f"{name}.yaml")
+    return make_plan(runbook, now=NOW, catalog=load_catalog(), cloud="local")
+
+
+@pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
+def test_every_committed_runbook_plans_under_its_own_cap(path: Path) -> None:
+    plan = plan_of(path.stem)
+
+    assert plan.name == path.stem
+    assert plan.worst_case_usd <= plan.cap_usd
+
+
+@pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
+def test_every_committed_runbook_is_in_the_readme_with_its_boxes_and_jobs(path: Path) -> None:
+    plan = plan_of(path.stem)
+    readme = (ROOT / "runbooks" / "README.md").read_text("utf-8")
+
+    (row,) = [line for line in readme.splitlines() if f"[{path.name}]" in line]
+    assert row.endswith(f"| {len(plan.boxes)} | {len(plan.jobs)} |")
+
+
+def test_the_rehearsal_stands_in_for_the_l40s_and_the_l4() -> None:
+    plan = plan_of("rehearsal")
+
+    assert [(box.instance, box.gpu) for box in plan.boxes] == [
+        ("g6e.4xlarge", "L40S"),
+        ("g6.4xlarge", "L4"),
+    ]
+    assert plan.job("outage-seed").needs == ("sft",)
+
+
+def test_the_proof_is_far_below_the_forty_dollars_it_may_cost() -> None:
+    assert plan_of("gpu-proof").worst_case_usd < 5
+
+
+@pytest.mark.parametrize("model", [RunbookSpec, BoxSpec, JobSpec, JobInput, RangeSpec])
+def test_every_field_of_a_runbook_is_described(model: type[Frozen]) -> None:
+    bare = [name for name, field in model.model_fields.items() if not field.description]
+
+    assert bare == []
+
+
+def test_the_documents_tables_are_those_that_the_models_make() -> None:
+    path = ROOT / "tools" / "runbook_fields.py"
+    spec = importlib.util.spec_from_file_location("runbook_fields", path)
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    text = DOCUMENT.read_text("utf-8")
+
+    assert tool.with_tables(text) == text
+
+
+def test_the_documents_runbook_plans(tmp_path: Path) -> None:
+    text = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)[0]
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+
+    plan = make_plan(load_runbook(path), now=NOW, catalog=load_catalog(), cloud="local")
+
+    assert [job.name for job in plan.jobs] == ["warm", "learn"]
+
+
+def test_the_documents_own_script_is_the_one_that_smoke_runs() -> None:
+    text = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)[1]
+    smoke = yaml.safe_load((ROOT / "runbooks" / "smoke.yaml").read_text("utf-8"))
+
+    assert yaml.safe_load(text)["jobs"] == smoke["jobs"]
+
+
+def test_the_programs_of_a_runbook_are_those_that_can_be_asked() -> None:
+    code = "from agent_env.training.config import CONFIGS; print(*CONFIGS)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert set(said.stdout.split()) == set(PROGRAMS)
+
+
+def test_every_pins_file_is_there_and_locks_what_its_short_form_asks_for() -> None:
+    for entry in known_pins().values():
+        locked = (PINS_FOLDER / entry.file).read_text("utf-8")
+        asked = (PINS_FOLDER / entry.file).with_suffix(".in").read_text("utf-8")
+        for name in re.findall(r"^([A-Za-z0-9._-]+)==", asked, re.MULTILINE):
+            assert re.search(rf"^{re.escape(name)}==", locked, re.MULTILINE | re.IGNORECASE), name
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    env = {
+        **os.environ,
+        "GPURUN_OUT": str(folder / "out"),
+        "GPURUN_METRICS": str(folder / "metrics.jsonl"),
+    }
+    command = [sys.executable, str(SCRIPT), *options]
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+
+
+def test_the_example_script_stops_at_sigterm_and_resumes_where_it_was(tmp_path: Path) -> None:
+    with start(tmp_path, "--to", "1000", "--pause", "0.01") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "train 1 of 1000\n"
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+    assert process.returncode == 143
+    stopped = int(rest.split()[-1])
+
+    with start(tmp_path, "--to", str(stopped + 2), "--pause", "0") as process:
+        said, _ = process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert said.splitlines()[0] == f"train {stopped + 1} of {stopped + 2}"
+    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (last["kind"], last["counted"]) == ("final", stopped + 2)
