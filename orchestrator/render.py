@@ -1,4 +1,4 @@
-"""User data from a plan: the one script that a box gets, with the power-off armed in its first lines.
+"""User data from a plan: the one script that a box gets; its first lines arm the power-off.
 
 Values reach the shell only through the `sh` filter (quoted) or `line` (in comments, one line of
 plain characters); everything else in the template is a number made here.
@@ -89,7 +89,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
-        autoescape=False,
+        autoescape=jinja2.select_autoescape(("html.j2",), default=False),
     )
     environment.filters |= {"sh": _sh, "line": _line}
     return environment

@@ -189,7 +189,7 @@ def newest_manifest(bucket: Bucket, run_id: str, job: str) -> Committed | None:
 
 
 def read_statuses(bucket: Bucket, run_id: str, jobs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """status.json of each job that has one, with `complete`: it ended well and COMPLETE says so."""
+    """status.json of each job that has one, with `complete`: it ended well, by its COMPLETE."""
     found = {}
     for job in jobs:
         base = f"runs/{run_id}/jobs/{job}/"

@@ -1,0 +1,211 @@
+"""Decisions of the agent: what is known and the time in, actions out. No process, no S3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.box.actions import (
+    Action,
+    Install,
+    Mark,
+    Poll,
+    PowerOff,
+    Prepare,
+    Report,
+    Start,
+    Stop,
+    Sync,
+)
+from orchestrator.box.decide import backoff_s, decide, verdict
+from orchestrator.box.spec import parse_spec
+from orchestrator.box.state import Job, State
+
+T0, DRAIN, OFF = 1000.0, 2000.0, 2900.0
+
+
+def box(*jobs: dict[str, Any], **changes: Any) -> State:
+    """A box that has just reported, so that only what a test is about is due."""
+    base: dict[str, Any] = {
+        **dict.fromkeys(("run", "box", "bucket", "region", "prefix"), "x"),
+        "format": 1,
+        "drain_at": DRAIN,
+        "poweroff_at": OFF,
+        "loss_bound_s": 300,
+        "tick_s": 10,
+        "price_usd_per_hour": "1",
+        "pins": {"cpu": {"file": "pins/cpu.txt", "sha256": "0", "gpu": False}},
+    }
+    one = {"needs": [], "inputs": {}, "results": ["out"], "retries": 1}
+    state = State.of(parse_spec(base | changes | {"jobs": [one | job for job in jobs]}))
+    state.reported_at = T0
+    return state
+
+
+def actions(state: State, now: float = T0) -> list[Action]:
+    return decide(state, now)
+
+
+def running(state: State, name: str = "a") -> Job:
+    job = state.jobs[name]
+    job.state, job.attempt, job.prepared, job.alive = "running", 1, True, True
+    job.sync_began_at = T0
+    return job
+
+
+def test_a_new_job_is_first_marked_then_prepared_then_started() -> None:
+    state = box({"name": "a"})
+    assert actions(state) == [Mark("a", "installing")]
+    state.jobs["a"].state = "installing"
+    assert actions(state) == [Prepare("a")]
+    state.busy = frozenset({"fetch"})
+    assert actions(state) == []
+    state.jobs["a"].prepared = True
+    assert actions(state) == [Start("a")]
+
+
+def test_pins_are_installed_before_the_job_and_for_the_next_job_while_one_runs() -> None:
+    pins = {name: {"file": name, "sha256": "0", "gpu": False} for name in ("cpu", "gpu")}
+    state = box({"name": "a", "pins": "cpu"}, {"name": "b", "pins": "gpu"}, pins=pins)
+    state.jobs["a"].state, state.jobs["a"].prepared = "installing", True
+    assert actions(state) == [Install("cpu")]
+    state.pins["cpu"].state = "ready"
+    running(state)
+    assert actions(state) == [Install("gpu")]
+
+
+def test_pins_that_cant_be_installed_fail_their_jobs_and_no_others() -> None:
+    state = box({"name": "a", "pins": "cpu"}, {"name": "b", "retries": 0})
+    state.pins["cpu"].state, state.pins["cpu"].why = "broken", "no wheel"
+    assert actions(state) == [Mark("a", "failed", "no wheel")]
+    state.jobs["a"].state = state.jobs["a"].outcome = "failed"
+    assert actions(state) == [Mark("b", "installing")]
+
+
+def test_one_job_runs_at_a_time_in_the_order_of_needs() -> None:
+    state = box({"name": "b", "needs": ["a"]}, {"name": "a"})
+    assert actions(state) == [Mark("a", "installing")]
+    running(state)
+    assert actions(state) == []
+    a = state.jobs["a"]
+    a.alive, a.outcome, a.state = False, "done", "syncing"
+    assert actions(state) == [Mark("b", "installing"), Sync("a", final=True)]
+
+
+@pytest.mark.parametrize("word", ["failed", "cut", "blocked"])
+def test_a_job_is_blocked_by_a_job_that_didnt_end_well(word: str) -> None:
+    state = box({"name": "a", "needs": ["far"]})
+    assert actions(state) == [Poll()]
+    state.remote["far"] = word
+    assert actions(state) == [Mark("a", "blocked", f"far is {word}")]
+
+
+def test_a_job_waits_for_another_box_without_asking_all_the_time() -> None:
+    state = box({"name": "a", "needs": ["far"]})
+    state.polled_at = T0
+    assert actions(state, T0 + 1) == []
+    assert Poll() in actions(state, T0 + 5)
+
+
+def test_results_are_synced_each_half_loss_bound_and_at_each_new_checkpoint() -> None:
+    state = box({"name": "a"})
+    job = running(state)
+    state.reported_at = T0 + 200
+    assert actions(state, T0 + 149) == []
+    assert actions(state, T0 + 150) == [Sync("a", final=False)]
+    job.checkpoints = frozenset({"out/checkpoint-5"})
+    assert actions(state, T0 + 1) == [Sync("a", final=False)]
+    job.synced_checkpoints = job.checkpoints
+    assert actions(state, T0 + 1) == []
+
+
+def test_a_sync_that_failed_waits_and_a_second_one_never_starts_beside_the_first() -> None:
+    state = box({"name": "a"})
+    job = running(state)
+    job.alive, job.outcome, job.state = False, "done", "syncing"
+    state.busy = frozenset({"sync"})
+    assert actions(state) == []
+    state.busy, job.sync_after = frozenset(), T0 + 4
+    assert actions(state, T0 + 3) == []
+    assert actions(state, T0 + 4) == [Sync("a", final=True)]
+    assert [backoff_s(n) for n in (1, 2, 3, 9)] == [1, 2, 4, 30]
+
+
+def test_a_finished_job_is_flushed_before_a_running_one_is_synced() -> None:
+    state = box({"name": "a"}, {"name": "b"})
+    running(state, "b").sync_began_at = 0
+    a = running(state)
+    a.alive, a.outcome, a.state = False, "done", "syncing"
+    assert Sync("a", final=True) in actions(state)
+
+
+def test_the_deadline_stops_the_running_job_once_and_cuts_the_waiting_ones() -> None:
+    state = box({"name": "a"}, {"name": "b"})
+    job = running(state)
+    state.reported_at = job.sync_began_at = DRAIN
+    assert Stop("a", hard=False) not in actions(state, DRAIN - 1)
+    assert actions(state, DRAIN) == [
+        Stop("a", hard=False),
+        Mark("b", "cut", "the deadline came before it started"),
+    ]
+    job.told_at = DRAIN
+    state.jobs["b"].state = state.jobs["b"].outcome = "cut"
+    assert actions(state, DRAIN + 1) == []
+
+
+def test_a_deaf_job_is_killed_while_half_the_drain_is_left_for_the_flush() -> None:
+    state = box({"name": "a"})
+    job = running(state)
+    state.reported_at = job.sync_began_at = job.told_at = DRAIN
+    half = (DRAIN + OFF) / 2
+    assert Stop("a", hard=True) not in actions(state, half - 1)
+    assert Stop("a", hard=True) in actions(state, half)
+    job.killed = True
+    assert Stop("a", hard=True) not in actions(state, half)
+
+
+def test_a_box_whose_jobs_have_all_ended_says_so_and_powers_off() -> None:
+    state = box({"name": "a"})
+    state.jobs["a"].state = "done"
+    assert actions(state, T0 + 10) == [Report("off", log=True)]
+    state.off_reported = True
+    assert actions(state, T0 + 10) == [PowerOff()]
+
+
+def test_a_box_that_cant_say_goodbye_tries_on_but_never_past_its_power_off() -> None:
+    state = box({"name": "a"})
+    state.jobs["a"].state, state.off_tries = "done", 9
+    assert PowerOff() not in actions(state, T0 + 10)
+    assert actions(state, state.deadlines.flush_by) == [PowerOff()]
+    state.off_tries, state.busy = 0, frozenset({"report"})
+    assert actions(state, OFF) == [PowerOff()]
+
+
+def test_a_box_leaves_in_time_even_if_a_job_is_not_flushed() -> None:
+    state = box({"name": "a"})
+    job = running(state)
+    job.alive, job.outcome, job.state = False, "cut", "syncing"
+    state.busy = frozenset({"sync"})
+    assert actions(state, state.deadlines.flush_by) == [Report("off", log=True)]
+
+
+@pytest.mark.parametrize(
+    "code, program, failures, told, outcome",
+    [
+        (0, None, 0, False, "done"),
+        (1, None, 0, False, "running"),
+        (-9, None, 0, False, "running"),
+        (1, None, 1, False, "failed"),
+        (2, "grpo", 0, False, "failed"),
+        (2, None, 0, False, "running"),
+        (0, None, 0, True, "cut"),
+        (143, None, 0, True, "cut"),
+    ],
+)
+def test_how_a_process_ends_says_how_its_job_ends(
+    code: int, program: str | None, failures: int, told: bool, outcome: str
+) -> None:
+    job = box({"name": "a", "program": program}).jobs["a"]
+    job.failures, job.told_at = failures, DRAIN if told else None
+    assert verdict(job, code)[0] == outcome
