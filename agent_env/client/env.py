@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +11,9 @@ from typing import Any
 import httpx
 from pydantic import TypeAdapter
 
-from agent_env.bundle import Bundle
 from agent_env.client._connection import is_loopback
 from agent_env.client._openenv import Policy, Site
-from agent_env.client.local import LocalServer
+from agent_env.client.local import BundleRef, LocalServer
 from agent_env.client.session import Session
 from agent_env.errors import ProtocolError, ServerDown, TaskNotFound
 from agent_env.types import TaskData, ToolSpec
@@ -55,7 +54,7 @@ class AgentEnv:
     @classmethod
     def local(
         cls,
-        bundle: str | Path | Bundle,
+        bundle: BundleRef | Sequence[BundleRef],
         *,
         port: int = 0,
         max_sessions: int = 64,
@@ -63,7 +62,7 @@ class AgentEnv:
         log: Path | None = None,
         **options: Any,
     ) -> AgentEnv:
-        """Serve the bundle from a child process that `close`, or the end of this one, ends.
+        """Serve the bundle, or several, from a child process that ends with this client or process.
 
         `options` are AgentEnv's own. Raises ServerDown when the server doesn't start.
         """

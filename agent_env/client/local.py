@@ -14,10 +14,13 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent_env.bundle import Bundle
 from agent_env.errors import BundleError, ServerDown
+
+BundleRef = str | Path | Bundle
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 6.0
@@ -28,7 +31,7 @@ class LocalServer:
 
     def __init__(
         self,
-        bundle: str | Path | Bundle,
+        bundle: BundleRef | Sequence[BundleRef],
         *,
         port: int = 0,
         max_sessions: int = 64,
@@ -37,11 +40,13 @@ class LocalServer:
     ) -> None:
         """Start it and wait until it listens.
 
-        `port` 0 takes a free one; a server started again on the port of the one before is found
-        by its clients. Its log goes to the file `log`, else to this process's stderr. Raises
-        ServerDown when it ends or doesn't listen within 60 s.
+        Several bundles are served together, as `build_app` does. `port` 0 takes a free one; a
+        server started again on the port of the one before is found by its clients. Its log goes
+        to the file `log`, else to this process's stderr. Raises ServerDown when it ends or
+        doesn't listen within 60 s.
         """
-        options = [_reference(bundle), f"--port={port}", f"--max-sessions={max_sessions}"]
+        bundles = [bundle] if isinstance(bundle, str | Path | Bundle) else bundle
+        options = [*map(_reference, bundles), f"--port={port}", f"--max-sessions={max_sessions}"]
         if reward is not None:
             options.append(f"--reward={reward}")
         ready, announce = os.pipe()
@@ -49,7 +54,7 @@ class LocalServer:
             self._process = _spawn(options, announce, log)
         finally:
             os.close(announce)
-        self._stop = weakref.finalize(self, _stop, self._process)
+        self._stop = weakref.finalize(self, _stop, self._process, os.getpid())
         try:
             self.port = _announced_port(ready, self._process)
         except ServerDown:
@@ -113,7 +118,9 @@ def _announced_port(ready: int, process: subprocess.Popen[bytes]) -> int:
     )
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
+    if os.getpid() != owner:  # a forked copy of this process ends; the server isn't its own
+        return
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
@@ -125,7 +132,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def _reference(bundle: str | Path | Bundle) -> str:
+def _reference(bundle: BundleRef) -> str:
     """How another process names the bundle; an object is looked up where its class was defined."""
     if not isinstance(bundle, Bundle):
         return str(bundle)

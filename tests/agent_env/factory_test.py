@@ -6,6 +6,7 @@ import inspect
 import pickle
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,26 @@ from agent_env.training.trl import Environment, metrics
 from agent_env.types import ToolSpec
 
 from .conftest import COUNTER
+
+SECOND = """
+from agent_env import Bundle, Task, TaskData
+
+class Easy(Task):
+    def score(self):
+        return {"any": 1.0}
+
+class Second(Bundle):
+    name = "second"
+    splits = ("all",)
+
+    def tasks(self, split):
+        return [TaskData(id="t", name="t", split=split, index=0, prompt="p")]
+
+    def open(self, data):
+        return Easy(data)
+
+bundle = Second()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +187,27 @@ def test_rows_have_one_set_of_columns_and_the_prompt(env: AgentEnv) -> None:
     assert env.tasks("eval")[1].data == {}
     with pytest.raises(TaskNotFound, match="mean 'eval'"):
         env.tasks("evel")
+
+
+def test_several_bundles_give_a_factory_each_and_rows_that_name_it(tmp_path: Path) -> None:
+    folder = tmp_path / "second"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(SECOND)
+    with AgentEnv.local([folder, COUNTER]) as env:
+        assert env.splits == ("second", "counter/train", "counter/eval", "counter/turns")
+        (row,) = env.rows("second")
+        assert row["environment"] == "second"
+        one = env.factory_for("second")()
+        one.reset(**row)
+        assert one.get_reward() == 1.0
+        two = env.factory_for("counter/eval")()
+        assert two.reset(**env.rows("counter/eval")[0]) is None
+        assert type(two).__name__ == "counter"
+        with pytest.raises(ValueError, match="counter: the splits"):
+            _ = env.factory
+    with AgentEnv.local([folder]) as env:
+        assert "environment" not in env.rows("all")[0]
+        assert env.factory().reset(**env.rows("all")[0]) is None
 
 
 @pytest.mark.parametrize(

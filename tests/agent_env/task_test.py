@@ -142,12 +142,13 @@ def test_mistakes_in_a_tool_show_when_its_class_is_defined() -> None:
         """Do it."""
         return ""
 
-    for body, complaint in [
+    faults: list[tuple[dict[str, Any], str]] = [
         ({"silent": silent}, "needs a docstring"),
         ({"untyped": untyped}, "'n' has no type"),
         ({"undescribed": undescribed}, "no line for 'n' under Args"),
         ({"loose": loose}, "no schema"),
         ({"end_turn": fine}, "can't be named 'end_turn'"),
-    ]:
+    ]
+    for body, complaint in faults:
         with pytest.raises(BundleError, match=complaint):
             _define(**body)
