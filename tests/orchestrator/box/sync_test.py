@@ -1,0 +1,233 @@
+"""What a sync commits, round by round, against S3's own protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.box import store as store_module
+from orchestrator.box.scan import checkpoints, scan
+from orchestrator.box.store import Changed, Store, StoreDown
+from orchestrator.box.sync import Round, Synced, Syncer, Unverified
+
+from .rig import BUCKET, PREFIX, REGION, RUN, Cloud
+
+
+@pytest.fixture
+def store(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", cloud.url)
+    return Store(BUCKET, REGION, PREFIX)
+
+
+class Desk:
+    """A job's folder and its syncer."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store, self.folder, self.out = store, folder, folder / "work" / "out"
+        self.out.mkdir(parents=True)
+        self.syncer = self.another_agent()
+
+    def another_agent(self) -> Syncer:
+        return Syncer(self.store, RUN, "train", self.folder, ("out",))
+
+    def write(self, name: str, data: bytes, age_s: float = 60) -> Path:
+        path = self.folder / "work" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        os.utime(path, (time.time() - age_s,) * 2)
+        return path
+
+    def sync(self, **changes: Any) -> Synced:
+        now = time.time()
+        base = {"attempt": 1, "step": 7, "final": False, "outcome": "", "quiet_s": 2.0}
+        base |= {"now": now, "until": now + 60, "clock": time.time}
+        return self.syncer.sync(Round(**(base | changes)))
+
+    def final(self, outcome: str = "done") -> Synced:
+        return self.sync(final=True, outcome=outcome)
+
+    def manifest(self, seq: int) -> dict[str, Any]:
+        said = json.loads(self.store.get(f"jobs/train/manifests/{seq:06d}.json") or b"{}")
+        assert isinstance(said, dict)
+        return said
+
+    def listed(self, seq: int) -> set[str]:
+        return set(self.manifest(seq)["files"])
+
+    def complete(self) -> dict[str, Any]:
+        said = json.loads(self.store.get("jobs/train/COMPLETE") or b"{}")
+        assert isinstance(said, dict)
+        return said
+
+
+@pytest.fixture
+def desk(store: Store, tmp_path: Path) -> Desk:
+    return Desk(store, tmp_path / "job")
+
+
+def test_a_second_sync_of_the_same_files_writes_nothing(desk: Desk) -> None:
+    desk.write("out/a", b"a")
+    assert desk.sync().seq == 1
+    assert desk.sync().seq == 1
+    desk.write("out/a", b"b")
+    assert desk.sync().seq == 2
+    blobs = [key for key, _ in desk.store.keys("jobs/train/blobs/")]
+    assert len(blobs) == 2
+
+
+def test_a_file_that_was_written_a_moment_ago_waits_but_a_log_is_taken_as_it_is(
+    desk: Desk,
+) -> None:
+    (desk.folder / "log.txt").write_bytes(b"line\n")
+    desk.write("out/weights.bin", b"half", age_s=0)
+    desk.write("out/events.jsonl", b"{}\n", age_s=0)
+    assert not desk.sync().whole
+    assert desk.listed(1) == {"log.txt", "out/events.jsonl"}
+    assert desk.final().whole
+    assert "out/weights.bin" in desk.listed(2)
+
+
+def test_a_file_that_is_being_rewritten_stays_listed_as_it_was(desk: Desk) -> None:
+    desk.write("out/best.bin", b"first")
+    desk.write("out/other", b"1")
+    desk.sync()
+    before = desk.manifest(1)["files"]["out/best.bin"]
+    desk.write("out/best.bin", b"seco", age_s=0)
+    desk.write("out/other", b"2")
+    desk.sync()
+    assert desk.manifest(2)["files"]["out/best.bin"] == before
+
+
+def test_a_file_that_changes_under_the_upload_never_becomes_a_blob(desk: Desk) -> None:
+    path = desk.write("out/a", b"x")
+    with pytest.raises(Changed):
+        desk.store.upload("jobs/train/blobs/0", path, "0" * 64, 1)
+    assert desk.store.keys("jobs/train/blobs/") == []
+
+
+def test_a_large_file_goes_up_in_parts_and_a_changed_one_is_taken_back(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "PART_BYTES", 5 << 20)
+    data = os.urandom(1 << 20) * 37
+    path = desk.write("out/large.bin", data)
+    assert desk.final().whole
+    entry = desk.manifest(1)["files"]["out/large.bin"]
+    assert desk.store.get(f"jobs/train/blobs/{entry['sha256']}") == data
+    with pytest.raises(Changed):
+        desk.store.upload("jobs/train/blobs/0", path, "0" * 64, len(data))
+    assert desk.store.size("jobs/train/blobs/0") is None
+
+
+def test_a_checkpoint_is_listed_whole_or_not_at_all(desk: Desk) -> None:
+    desk.write("out/checkpoint-5/model", b"m5")
+    desk.write("out/checkpoint-5/trainer_state.json", b"{}")
+    desk.write("out/checkpoint-9/model", b"m9")
+    desk.sync()
+    whole = {"out/checkpoint-5/model", "out/checkpoint-5/trainer_state.json"}
+    assert desk.listed(1) == whole
+    assert checkpoints(desk.folder, ["out"]) == {"out/checkpoint-5"}
+    desk.write("out/checkpoint-9/trainer_state.json", b'{"global_st')
+    assert desk.sync().seq == 1
+    desk.write("out/checkpoint-9/trainer_state.json", b'{"global_step": 9}')
+    desk.sync()
+    assert desk.listed(2) == whole | {name.replace("-5", "-9") for name in whole}
+
+
+def test_what_gets_there_before_the_time_is_up_is_committed_with_whole_checkpoints_only(
+    desk: Desk,
+) -> None:
+    (desk.folder / "metrics.jsonl").write_bytes(b"{}\n")
+    for step in (5, 9):
+        desk.write(f"out/checkpoint-{step}/model", b"m%d" % step)
+        desk.write(f"out/checkpoint-{step}/trainer_state.json", b"{}")
+    ticks = iter(range(100))
+    # Four looks at the clock: the metrics, and the three that follow in order of worth.
+    synced = desk.sync(final=True, outcome="cut", until=2.5, clock=lambda: float(next(ticks)))
+    assert not synced.whole
+    assert "metrics.jsonl" in desk.listed(1)
+    for step in (5, 9):
+        named = [name for name in desk.listed(1) if f"checkpoint-{step}/" in name]
+        assert len(named) in (0, 2)
+    assert not desk.manifest(1)["final"]
+    assert desk.complete() == {}
+
+
+def test_links_pipes_and_odd_names_are_refused_with_a_note(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    (desk.out / "link").symlink_to(tmp_path / "secret")
+    (desk.out / "folder").symlink_to(tmp_path)
+    os.mkfifo(desk.out / "pipe")
+    Path(os.fsdecode(bytes(desk.out) + b"/\xff")).write_text("x")
+    desk.write("out/fine", b"1")
+    synced = desk.sync()
+    assert desk.listed(1) == {"out/fine"}
+    assert len(synced.notes) == 4
+    outside, notes = scan(desk.folder, ["out/folder"])
+    assert outside == []
+    assert "a link" in notes[0]
+
+
+def test_complete_is_written_once_and_only_over_a_cut(desk: Desk) -> None:
+    desk.write("out/a", b"a")
+    desk.final("cut")
+    assert desk.complete()["state"] == "cut"
+    desk.syncer = desk.another_agent()
+    desk.write("out/a", b"b")
+    desk.final("done")
+    done = desk.complete()
+    assert (done["state"], done["manifest"]) == ("done", f"{PREFIX}jobs/train/manifests/000002.json")
+    desk.syncer = desk.another_agent()
+    desk.write("out/a", b"c")
+    desk.final("cut")
+    assert desk.complete() == done
+
+
+def test_a_failed_job_commits_its_last_manifest_but_no_complete(desk: Desk) -> None:
+    desk.write("out/a", b"a")
+    desk.final("failed")
+    assert desk.manifest(1)["final"]
+    assert desk.complete() == {}
+
+
+def test_nothing_is_complete_while_a_blob_is_missing_and_the_next_try_heals_it(
+    desk: Desk, cloud: Cloud
+) -> None:
+    desk.write("out/a", b"a")
+    desk.sync()
+    key = PREFIX + desk.store.keys("jobs/train/blobs/")[0][0]
+    cloud.s3.delete_object(Bucket=BUCKET, Key=key)
+    with pytest.raises(Unverified):
+        desk.final()
+    assert desk.complete() == {}
+    desk.final()
+    assert desk.complete()["state"] == "done"
+    assert cloud.s3.head_object(Bucket=BUCKET, Key=key)["ContentLength"] == 1
+
+
+def test_another_agents_manifests_are_never_overwritten(desk: Desk) -> None:
+    desk.write("out/a", b"a")
+    other = desk.another_agent()
+    desk.sync()
+    first = desk.manifest(1)
+    desk.write("out/a", b"b")
+    desk.syncer, mine = other, desk.syncer
+    assert desk.sync().seq == 2
+    desk.syncer = mine
+    desk.write("out/a", b"c")
+    assert desk.sync().seq == 3
+    assert desk.manifest(1) == first
+
+
+def test_an_s3_that_doesnt_answer_is_an_error_that_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    desk = Desk(Store(BUCKET, REGION, PREFIX, fast=True), tmp_path / "job")
+    with pytest.raises(StoreDown):
+        desk.sync()
