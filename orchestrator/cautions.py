@@ -15,6 +15,8 @@ LONG = timedelta(days=7)
 
 def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> Iterator[str]:
     """One sentence for each thing worth a second look."""
+    for reason in offer.passed_over:
+        yield f"{reason}; {offer.region} is taken"
     if (age := age_days(offer.as_of, now)) > MAX_AGE_DAYS:
         yield f"prices of {offer.as_of} are {age} days old"
     for name, box in runbook.boxes.items():

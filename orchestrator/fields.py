@@ -21,6 +21,7 @@ RULE = "gpurun"
 """The pydantic error type whose context holds `problem` and `fix`."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_METRIC = re.compile(r"[A-Za-z0-9_./-]{1,64}", re.ASCII)
 _PATH = re.compile(r"[A-Za-z0-9._@+=, -]+(/[A-Za-z0-9._@+=, -]+)*", re.ASCII)
 
 
@@ -51,6 +52,15 @@ JobName = Annotated[str, AfterValidator(_name("job", 32))]
 InputName = Annotated[str, AfterValidator(_name("input", 32))]
 
 
+def _metric(value: str) -> str:
+    if not _METRIC.fullmatch(value):
+        refuse(f"{value!r} can't name a metric", "Use letters, digits, '_', '.', '/' and '-'.")
+    return value
+
+
+MetricName = Annotated[str, AfterValidator(_metric)]
+
+
 def _relative_path(value: str) -> str:
     parts = value.split("/")
     if value.startswith(("/", "~")) or ".." in parts:
@@ -72,10 +82,17 @@ def _command(value: str) -> str:
     return value
 
 
+def _one_line(value: str) -> str:
+    if _CONTROL.search(value) or len(value) > 200:
+        refuse("a description is one line of at most 200 characters", "Shorten it.")
+    return value
+
+
 RelativePath = Annotated[str, AfterValidator(_relative_path)]
 """Below a folder of the box: no leading '/', no '..', nothing a shell or a key would read."""
 LocalPath = Annotated[str, AfterValidator(_local_path)]
 Command = Annotated[str, AfterValidator(_command)]
+OneLine = Annotated[str, AfterValidator(_one_line)]
 
 
 def _number(value: object) -> Decimal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from orchestrator.catalog import (
@@ -26,6 +26,8 @@ class Offer:
     types: Mapping[str, InstanceType]
     prices: Mapping[str, Price]
     storage: StoragePrices
+    passed_over: tuple[str, ...] = ()
+    """Why the regions before it wouldn't do."""
 
     @property
     def as_of(self) -> date:
@@ -62,7 +64,10 @@ def _first(regions: tuple[str, ...], kinds: list[str], catalog: Catalog) -> Offe
     refused: list[CatalogError] = []
     for region in regions:
         try:
-            return _offer(region, kinds, catalog)
+            return replace(
+                _offer(region, kinds, catalog),
+                passed_over=tuple(error.message for error in refused),
+            )
         except CatalogError as error:
             refused.append(error)
     if len(refused) == 1:

@@ -27,6 +27,8 @@ BOOT = {"local": timedelta(seconds=45), "aws": timedelta(minutes=6)}
 """From launch to the first job's start, for the expected price: boot, and installing pins."""
 PUTS_PER_SECOND = 1
 """Allowance for one box's S3 requests: heartbeats, statuses, logs, manifests and blobs."""
+PUTS_OF_RESULTS = 20_000
+"""Allowance for one run's results: files, and the parts of big ones."""
 RETENTION_MONTHS = 1
 """Results are kept by choice; the cap answers for the first month."""
 
@@ -59,7 +61,7 @@ def worst_results_usd(spec: RunbookSpec, storage: StoragePrices) -> Decimal:
     kept = spec.results_gb * storage.s3_gb_month * RETENTION_MONTHS
     pulled = spec.results_gb * storage.transfer_out_gb
     lives = sum(_seconds(longest_life(box)) for box in spec.boxes.values())
-    return cents_up(kept + pulled + _puts_usd(storage, lives * PUTS_PER_SECOND))
+    return cents_up(kept + pulled + _puts_usd(storage, lives * PUTS_PER_SECOND + PUTS_OF_RESULTS))
 
 
 def expected_box_usd(

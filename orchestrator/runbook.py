@@ -24,6 +24,17 @@ from orchestrator.programs import PROGRAMS, ConfigCheck
 from orchestrator.sources import Sources, gather
 from orchestrator.spec import BoxSpec, JobInput, JobSpec, RangeSpec, RunbookSpec
 
+_WORDS = {
+    "string_type": "text; put it into quotes",
+    "int_type": "a whole number",
+    "tuple_type": "a list",
+    "mapping_type": "a mapping",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "finite_number": "a finite number",
+}
+"""What pydantic calls by its Python name."""
+
 
 class Runbook(RunbookSpec):
     """What the file says, and the files it names."""
@@ -107,8 +118,13 @@ def _fault(details: ErrorDetails) -> Fault:
             return Fault(path, f"unknown key {path[-1]!r}", fix)
         case "missing":
             return Fault(path, "is missing", f"Give it. {_description(path)}")
-    said = details["msg"].removeprefix("Input should be ")
-    return Fault(path, f"{details['input']!r} isn't {said}", _description(path))
+    said = _WORDS.get(details["type"]) or details["msg"].removeprefix("Input should be ")
+    return Fault(path, f"{_short(details['input'])} isn't {said}", _description(path))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _model_at(path: Field) -> type[BaseModel]:

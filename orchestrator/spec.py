@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, JsonValue, StrictInt, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from orchestrator.fields import (
     BoxHours,
@@ -22,7 +22,9 @@ from orchestrator.fields import (
     JobName,
     LocalPath,
     Margin,
+    MetricName,
     Number,
+    OneLine,
     RelativePath,
     RunbookName,
     Usd,
@@ -93,7 +95,7 @@ class JobSpec(Frozen):
     program: str | None = Field(
         None, description="One of our programs: sft, grpo, evaluate, outage."
     )
-    config: Mapping[str, JsonValue] = Field(
+    config: Mapping[str, Any] = Field(
         default_factory=dict, description="Settings of the program, checked when the plan is made."
     )
     command: Command | None = Field(
@@ -133,7 +135,7 @@ class JobSpec(Frozen):
     retries: Annotated[StrictInt, Field(ge=0, le=10)] = Field(
         1, description="How often a failed job is started again from its last checkpoint, 0 to 10."
     )
-    expect: Mapping[str, RangeSpec] = Field(
+    expect: Mapping[MetricName, RangeSpec] = Field(
         default_factory=dict,
         description="Ranges for numbers of the job's final metrics; outside them the run ends "
         "with its own exit code.",
@@ -156,7 +158,7 @@ class RunbookSpec(Frozen):
     """Which GPU jobs to run, on which boxes, for at most how much."""
 
     name: RunbookName = Field(description="Start of every run id: a-z, 0-9, '-', at most 16.")
-    description: str = Field("", description="One line for people.")
+    description: OneLine = Field("", description="One line for people.")
     cap_usd: Usd = Field(description="The most that a run may cost, in USD; `--cap` overrides it.")
     regions: tuple[str, ...] = Field(
         min_length=1,

@@ -55,9 +55,9 @@ def test_the_worst_case_of_seven_hours_is_the_one_computed_by_hand(tmp_path: Pat
     # 7 h + 10 min margin + 3 min slack at 3.00424 = 21.680599
     # 200 GB gp3 for 10 min more: 200 x 0.08 x 7.38333 / 730 = 0.161826; IPv4 0.036917
     assert plan.box("l40s").worst_case_usd == Decimal("21.88")
-    # 5 GB: a month 0.115, one pull 0.45; 25,980 requests 0.1299
-    assert plan.results_usd == Decimal("0.70")
-    assert plan.worst_case_usd == Decimal("22.58")
+    # 5 GB: a month 0.115, one pull 0.45; 25,980 + 20,000 requests 0.2299
+    assert plan.results_usd == Decimal("0.80")
+    assert plan.worst_case_usd == Decimal("22.68")
 
 
 def test_the_expected_price_is_boot_and_the_jobs_own_estimate(tmp_path: Path) -> None:
@@ -182,6 +182,7 @@ def test_the_first_region_that_offers_everything_is_taken(tmp_path: Path) -> Non
     plan = plan_of(tmp_path, text)
 
     assert plan.region == "eu-north-1"
+    assert plan.warnings == ("eu-west-2 doesn't offer g6e.4xlarge; eu-north-1 is taken",)
     assert plan.box("l40s").price_usd_per_hour == Decimal("3.18666")
     assert plan.box("l40s").zones["g6e.4xlarge"] == ("eu-north-1a", "eu-north-1b")
 
