@@ -128,7 +128,7 @@ def _backend(stock: Any, rules: StrictRules) -> Any:
     ) -> Any:
         raw = base64.b64decode(str(user_data)) if user_data else b""
         _check_names(self, image_id, raw, k)
-        rules.life.check_launch(raw)
+        rules.life.check_launch(self, k["instance_type"], raw)
         zone = _zone(self, k)
         wanted = max(count, self.__dict__.pop("strict_max_count", count))
         granted = _grant(self, rules, k["instance_type"], zone, at_least=count, wanted=wanted)

@@ -27,8 +27,8 @@ def system_now() -> datetime:
 class InstanceLife(Protocol):
     """Who decides when an instance leaves `pending` and `shutting-down`."""
 
-    def check_launch(self, user_data: bytes) -> None:
-        """Raise a moto client error where this user data can't be started."""
+    def check_launch(self, backend: Any, instance_type: str, user_data: bytes) -> None:
+        """Raise a moto client error where such an instance can't be started."""
 
     def launched(self, instance: Any) -> None: ...
 
@@ -79,7 +79,7 @@ class ClockLife:
     def __init__(self, rules: StrictRules) -> None:
         self._rules = rules
 
-    def check_launch(self, user_data: bytes) -> None:
+    def check_launch(self, backend: Any, instance_type: str, user_data: bytes) -> None:
         """No box is started, so nothing is refused."""
 
     def launched(self, instance: Any) -> None:
