@@ -62,7 +62,7 @@ class AgentEnv:
         log: Path | None = None,
         **options: Any,
     ) -> AgentEnv:
-        """Serve the bundle, or several, from a child process that ends with this one or at `close`.
+        """Serve one bundle or several from a child process; it ends with this one, or at `close`.
 
         `options` are AgentEnv's own. Raises ServerDown when the server doesn't start.
         """
