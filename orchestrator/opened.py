@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator.aws.bucket import Bucket, find_buckets, find_run_bucket
+from orchestrator.aws.bucket import Bucket, find_run_bucket, result_buckets
 from orchestrator.aws.session import Session, open_session
 from orchestrator.clock import SystemClock
 from orchestrator.errors import CloudError
@@ -67,7 +67,7 @@ def open_run(run_id: str, cloud: CloudName) -> Opened:
 
 def list_runs(cloud: CloudName) -> Iterator[RunRecord]:
     """Every run on record in this account; a run that died before its record was written isn't."""
-    for bucket in find_buckets(open_cloud(cloud)):
+    for bucket in result_buckets(open_cloud(cloud)):
         for run_id in bucket.folders("runs/"):
             if bucket.head(f"runs/{run_id}/run.json") is not None:
                 yield read_record(bucket, run_id)

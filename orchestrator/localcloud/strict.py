@@ -13,6 +13,7 @@ from datetime import datetime
 from moto import mock_aws
 
 from orchestrator.localcloud.rules import (
+    buckets,
     ending,
     identity,
     images,
@@ -31,6 +32,7 @@ def enforce(rules: StrictRules) -> Patches:
     """Put the rules in force in this process; `undo()` of the answer lifts them."""
     patches = Patches()
     images.install(patches)
+    buckets.install(patches)
     identity.install(patches, rules)
     launching.install(patches, rules)
     ending.install(patches, rules)
