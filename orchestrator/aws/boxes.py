@@ -199,6 +199,8 @@ def _run(
     except Exception as error:
         if code(error) == "IdempotentParameterMismatch":
             return _launched_before(session, request)
+        if code(error) == "IdempotentInstanceTerminated":
+            raise _used_up(request) from error
         if not code(error) or is_unanswered(error) or code(error) in AUTH | CAPACITY | QUOTA:
             raise
         raise _refused(request, error) from error

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.aws.refusals import boundary, code, is_missing
+from orchestrator.aws.refusals import boundary, code, is_missing, missing_is_fine
 from orchestrator.aws.removal import remove
 from orchestrator.aws.tags import PREFIX, RUN, RunTags, named
 from orchestrator.aws.waits import PROPAGATION_S
@@ -56,7 +56,10 @@ def ensure_kill_role(session: Session, tags: RunTags) -> str:
 def delete_roles(session: Session, run_id: str) -> None:
     """Delete both roles and the profile, in the order that IAM asks for."""
     iam, box = session.client("iam"), named(run_id, BOX)
-    remove(session, iam.remove_role_from_instance_profile, InstanceProfileName=box, RoleName=box)
+    for name in _roles_in_profile(session, box):
+        remove(
+            session, iam.remove_role_from_instance_profile, InstanceProfileName=box, RoleName=name
+        )
     remove(session, iam.delete_instance_profile, InstanceProfileName=box)
     for name in (box, named(run_id, KILL)):
         remove(session, iam.delete_role_policy, RoleName=name, PolicyName=_POLICY)
@@ -152,6 +155,13 @@ def _ensure_role(
         when=is_missing,
         timeout_s=PROPAGATION_S,
     )
+
+
+def _roles_in_profile(session: Session, name: str) -> list[str]:
+    with missing_is_fine():
+        found = session.client("iam").get_instance_profile(InstanceProfileName=name)
+        return [entry["RoleName"] for entry in found["InstanceProfile"]["Roles"]]
+    return []
 
 
 def _document(*statements: Document) -> Document:

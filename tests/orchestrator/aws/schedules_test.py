@@ -1,0 +1,126 @@
+"""The kill schedule: the request to the letter, one per instance, in force before it is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from orchestrator.aws.role import ensure_kill_role
+from orchestrator.aws.schedules import delete_kills, ensure_kill, find_kills, fires_at
+from orchestrator.aws.session import Session
+from orchestrator.aws.tags import RunTags
+from orchestrator.errors import ApiError
+from orchestrator.localcloud.strict import StrictRules
+
+from .account import OTHER_RUN, RUN, FakeClock, Recorder, tags_of
+
+NAME = f"gpurun-{RUN}-l4"
+AT = datetime(2026, 11, 29, 23, 15, 30, 999_999, tzinfo=UTC)
+
+
+@pytest.fixture
+def role_arn(session: Session, tags: RunTags) -> str:
+    return ensure_kill_role(session, tags)
+
+
+def test_the_request_is_exactly_this(
+    session: Session, tags: RunTags, role_arn: str, record: Callable[[Any, str], Recorder]
+) -> None:
+    made = record("scheduler", "CreateSchedule")
+    ensure_kill(session, tags, "l4", "i-1", AT, role_arn)
+    (asked,) = made.calls
+    assert len(asked.pop("ClientToken")) == 64
+    assert asked.pop("Description")
+    assert asked == {
+        "Name": NAME,
+        "GroupName": "default",
+        "ScheduleExpression": "at(2026-11-29T23:15:30)",
+        "ScheduleExpressionTimezone": "UTC",
+        "FlexibleTimeWindow": {"Mode": "OFF"},
+        "ActionAfterCompletion": "DELETE",
+        "State": "ENABLED",
+        "Target": {
+            "Arn": "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances",
+            "RoleArn": f"arn:aws:iam::123456789012:role/gpurun/gpurun-{RUN}-kill",
+            "Input": json.dumps({"InstanceIds": ["i-1"]}),
+            "RetryPolicy": {"MaximumRetryAttempts": 185, "MaximumEventAgeInSeconds": 86_400},
+        },
+    }
+
+
+def test_another_zone_of_time_means_the_same_instant(
+    session: Session, tags: RunTags, role_arn: str
+) -> None:
+    there = AT.astimezone(timezone(timedelta(hours=5, minutes=45)))
+    ensure_kill(session, tags, "l4", "i-1", there, role_arn)
+    assert fires_at(session, NAME) == AT.replace(microsecond=0)
+
+
+def test_a_second_call_sends_nothing(
+    session: Session, tags: RunTags, role_arn: str, record: Callable[[Any, str], Recorder]
+) -> None:
+    ensure_kill(session, tags, "l4", "i-1", AT, role_arn)
+    recorders = [record("scheduler", name) for name in ("CreateSchedule", "UpdateSchedule")]
+    ensure_kill(session, tags, "l4", "i-1", AT, role_arn)
+    assert [recorder.calls for recorder in recorders] == [[], []]
+
+
+@pytest.mark.parametrize(
+    "instance,at",
+    [("i-2", AT), ("i-1", AT + timedelta(minutes=10)), ("i-2", AT - timedelta(1 / 24))],
+)
+def test_a_schedule_of_another_instance_or_time_is_replaced(
+    session: Session, tags: RunTags, role_arn: str, instance: str, at: datetime
+) -> None:
+    ensure_kill(session, tags, "l4", "i-1", AT, role_arn)
+    ensure_kill(session, tags, "l4", instance, at, role_arn)
+    (name,) = find_kills(session, RUN)
+    found = session.client("scheduler").get_schedule(Name=name)
+    assert json.loads(found["Target"]["Input"]) == {"InstanceIds": [instance]}
+    assert fires_at(session, name) == at.replace(microsecond=0)
+    assert found["ActionAfterCompletion"] == "DELETE"
+
+
+def test_a_role_that_the_scheduler_does_not_know_yet_is_waited_for(
+    session: Session, tags: RunTags, rules: StrictRules, clock: FakeClock, role_arn: str
+) -> None:
+    rules.role_delay_s = 15
+    ensure_kill(session, tags, "l4", "i-1", AT, role_arn)
+    assert find_kills(session, RUN) == [NAME]
+    assert 15 <= clock.waited_s < 30
+
+
+def test_a_role_that_never_appears_is_given_up(
+    session: Session, tags: RunTags, clock: FakeClock
+) -> None:
+    with pytest.raises(ApiError, match="assume the role"):
+        ensure_kill(session, tags, "l4", "i-1", AT, "arn:aws:iam::123456789012:role/none")
+    assert clock.waited_s <= 61
+
+
+def test_a_time_that_has_passed_is_an_error_at_once(
+    session: Session, tags: RunTags, role_arn: str, clock: FakeClock
+) -> None:
+    with pytest.raises(ApiError, match="CreateSchedule"):
+        ensure_kill(session, tags, "l4", "i-1", clock.now() - timedelta(1), role_arn)
+    assert clock.waited_s == 0
+
+
+def test_one_runs_schedules_are_deleted_and_no_other_ones(
+    session: Session, tags: RunTags, role_arn: str, clock: FakeClock
+) -> None:
+    other = tags_of(OTHER_RUN, session, clock)
+    for box in ("l4", "l40s"):
+        ensure_kill(session, tags, box, "i-1", AT, role_arn)
+    ensure_kill(session, other, "l4", "i-9", AT, ensure_kill_role(session, other))
+    for _ in range(2):
+        delete_kills(session, RUN)
+    assert find_kills(session) == [f"gpurun-{OTHER_RUN}-l4"]
+
+
+def test_a_schedule_that_is_gone_fires_never(session: Session) -> None:
+    assert fires_at(session, NAME) is None
