@@ -51,7 +51,7 @@ class State(StrEnum):
 def _inside(path: str) -> str:
     pure = PurePosixPath(path)
     unsafe = pure.is_absolute() or not pure.parts or ".." in pure.parts
-    if unsafe or "\0" in path or "\\" in path or pure.as_posix() != path or PARTS in pure.parts:
+    if unsafe or "\0" in path or pure.as_posix() != path:
         raise ValueError("leaves its folder")
     return path
 
@@ -83,12 +83,11 @@ class Manifest(BaseModel):
 
 
 class Committed(NamedTuple):
-    """A manifest, its key, and the hash of its bytes; `notes`: newer ones that aren't valid."""
+    """A manifest, its key, and the hash of its bytes."""
 
     key: str
     manifest: Manifest
     sha256: str
-    notes: tuple[str, ...]
 
 
 class JobPull(BaseModel):
@@ -173,19 +172,7 @@ def pull(bucket: Bucket, run_id: str, to: Path, jobs: Iterable[str]) -> PullRepo
 
 def newest_manifest(bucket: Bucket, run_id: str, job: str) -> Committed | None:
     """The newest manifest that is whole, of this job, and names only paths inside its folder."""
-    keys = sorted(key for key, _ in bucket.keys(f"runs/{run_id}/jobs/{job}/manifests/"))
-    notes = []
-    for key in reversed(keys):
-        data = bucket.get(key) or b""
-        try:
-            manifest = Manifest.model_validate_json(data)
-        except ValidationError as error:
-            notes.append(f"{key}: {error.errors()[0]['msg']}")
-            continue
-        if (manifest.run, manifest.job) == (run_id, job):
-            return Committed(key, manifest, hashlib.sha256(data).hexdigest(), tuple(notes))
-        notes.append(f"{key}: is of {manifest.run}/{manifest.job}")
-    return None
+    return _newest(bucket, run_id, job)[0]
 
 
 def read_statuses(bucket: Bucket, run_id: str, jobs: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -223,10 +210,27 @@ def read_file(bucket: Bucket, run_id: str, job: str, name: str) -> bytes | None:
     return bucket.get(_blob(run_id, job, file.sha256)) if file else None
 
 
+def _newest(bucket: Bucket, run_id: str, job: str) -> tuple[Committed | None, tuple[str, ...]]:
+    """The newest valid manifest, and what is wrong with each newer one."""
+    keys = sorted(key for key, _ in bucket.keys(f"runs/{run_id}/jobs/{_inside(job)}/manifests/"))
+    notes = []
+    for key in reversed(keys):
+        data = bucket.get(key) or b""
+        try:
+            manifest = Manifest.model_validate_json(data)
+        except ValidationError as error:
+            notes.append(f"{key}: {error.errors()[0]['msg']}")
+            continue
+        if (manifest.run, manifest.job) == (run_id, job):
+            return Committed(key, manifest, hashlib.sha256(data).hexdigest()), tuple(notes)
+        notes.append(f"{key}: is of {manifest.run}/{manifest.job}")
+    return None, tuple(notes)
+
+
 def _pull_job(bucket: Bucket, run_id: str, job: str, folder: Path) -> JobPull:
-    found = newest_manifest(bucket, run_id, _inside(job))
+    found, notes = _newest(bucket, run_id, job)
     if found is None:
-        return JobPull(state=State.NOTHING)
+        return JobPull(state=State.CORRUPT if notes else State.NOTHING, problems=notes)
     manifest, ended = found.manifest, _ended(bucket, run_id, job, found)
     names: dict[File, list[str]] = {}
     for name, file in manifest.files.items():
@@ -245,7 +249,7 @@ def _pull_job(bucket: Bucket, run_id: str, job: str, folder: Path) -> JobPull:
         bytes=sum(file.size for file in manifest.files.values()),
         fetched_bytes=sum(fetched for _, fetched in outcomes),
         problems=problems,
-        notes=found.notes,
+        notes=notes,
     )
 
 

@@ -153,7 +153,9 @@ def test_a_second_agent_goes_on_where_a_killed_one_stopped(rig: Rig) -> None:
 def test_a_new_box_goes_on_from_what_the_lost_one_committed(rig: Rig) -> None:
     rig.trainer("train", steps=60)
     rig.start()
-    until(lambda: any("out/checkpoint-10/" in n for m in rig.manifests("train") for n in m["files"]))
+    until(
+        lambda: any("out/checkpoint-10/" in n for m in rig.manifests("train") for n in m["files"])
+    )
     rig.clean_up()
     for path in (rig.root / "jobs", rig.root / "console.log"):
         path.rename(rig.root.parent / f"lost-{path.name}")

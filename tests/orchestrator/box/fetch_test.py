@@ -1,4 +1,4 @@
-"""Fetching with nothing but the standard library: the signature is botocore's, the bytes are hashed."""
+"""Fetching with the standard library alone: botocore's signature, and bytes that are hashed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -43,13 +44,13 @@ def test_the_signature_is_the_one_that_botocore_makes(
 
 
 def _at(*_: object, **__: object) -> object:
-    import datetime
-
-    return datetime.datetime(2026, 11, 29, 19, 30, tzinfo=datetime.UTC)
+    return datetime(2026, 11, 29, 19, 30, tzinfo=UTC)
 
 
 def test_on_aws_the_bucket_is_asked_by_its_own_name_over_tls() -> None:
-    assert fetch.address("b-1", "eu-west-1", "a b") == "https://b-1.s3.eu-west-1.amazonaws.com/a%20b"
+    assert (
+        fetch.address("b-1", "eu-west-1", "a b") == "https://b-1.s3.eu-west-1.amazonaws.com/a%20b"
+    )
 
 
 @pytest.fixture

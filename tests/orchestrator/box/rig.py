@@ -1,4 +1,4 @@
-"""A box without a machine: a root folder, a bucket on a moto server, and the real agent process."""
+"""A box without a machine: a root folder, a bucket on a moto server, the real agent process."""
 
 from __future__ import annotations
 
@@ -105,8 +105,10 @@ class Rig:
             packed.add(TRAINER, "trainer.py")
         with (self.root / "console.log").open("ab") as log:
             agent = subprocess.Popen(
-                [sys.executable, "-m", "orchestrator.box", "--box", BOX, "--root", str(self.root)]
-                + ["--end-with", str(self.poweroff_script())],
+                [
+                    *(sys.executable, "-m", "orchestrator.box", "--box", BOX),
+                    *("--root", str(self.root), "--end-with", str(self.poweroff_script())),
+                ],
                 env=self.environment(),
                 stdout=log,
                 stderr=log,

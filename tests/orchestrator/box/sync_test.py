@@ -181,7 +181,10 @@ def test_complete_is_written_once_and_only_over_a_cut(desk: Desk) -> None:
     desk.write("out/a", b"b")
     desk.final("done")
     done = desk.complete()
-    assert (done["state"], done["manifest"]) == ("done", f"{PREFIX}jobs/train/manifests/000002.json")
+    assert (done["state"], done["manifest"]) == (
+        "done",
+        f"{PREFIX}jobs/train/manifests/000002.json",
+    )
     desk.syncer = desk.another_agent()
     desk.write("out/a", b"c")
     desk.final("cut")

@@ -1,4 +1,4 @@
-"""What a job looks like from outside: steps, metrics, checkpoints as TRL writes them, resume, SIGTERM.
+"""What a job looks like from outside: steps, metrics, TRL-like checkpoints, resume, SIGTERM.
 
 The sum of the steps is its result, so a step that was lost or done twice shows.
 """
@@ -34,7 +34,7 @@ def save(step, total):
 
 
 def say(**line):
-    with open(os.environ["GPURUN_METRICS"], "a") as file:
+    with Path(os.environ["GPURUN_METRICS"]).open("a") as file:
         file.write(json.dumps({"t": time.time(), "max_steps": STEPS, **line}) + "\n")
 
 

@@ -1,0 +1,144 @@
+"""The payload: the same bytes each time, small, and enough for a box with nothing but Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from orchestrator.box.spec import read_spec
+from orchestrator.catalog import load_catalog
+from orchestrator.payload import Payload, build_payload
+from orchestrator.plan import Plan, make_plan
+from orchestrator.runbook import load_runbook
+
+NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+RUNBOOK = """
+name: pack
+cap_usd: 40
+regions: [us-east-1]
+loss_bound: 2m
+boxes:
+  big: {instance: g6e.4xlarge, hours: 2}
+  small: {instance: g6.4xlarge, hours: 2}
+jobs:
+  train:
+    box: big
+    command: python3 train.py
+    workdir: project
+    requirements: locked.txt
+    results: [out, plots/final.png]
+    retries: 3
+    expect: {loss: {max: 0.5}}
+  sum-up:
+    box: small
+    command: cat "$GPURUN_INPUTS/model"
+    inputs: {model: {job: train, path: out/model}}
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text("print(1)\n")
+    (project / ".gitignore").write_text("secret\n")
+    (project / "secret").write_text("stays at home")
+    (tmp_path / "locked.txt").write_text("six==1.17.0 --hash=sha256:" + "0" * 64 + "\n")
+    (tmp_path / "pack.yaml").write_text(RUNBOOK)
+    runbook = load_runbook(tmp_path / "pack.yaml")
+    return make_plan(
+        runbook, now=NOW, catalog=load_catalog(), cloud="aws", allow_stale_prices=True
+    )
+
+
+def build(plan: Plan, folder: Path) -> Payload:
+    folder.mkdir()
+    return build_payload(plan, "pack-1", "bucket", host_private="KEY\n", folder=folder)
+
+
+def unpack(payload: Payload, to: Path) -> Path:
+    with tarfile.open(payload.path) as packed:
+        packed.extractall(to, filter="data")
+    return to
+
+
+def test_the_same_plan_gives_the_same_bytes_and_their_hash_is_the_name(
+    plan: Plan, tmp_path: Path
+) -> None:
+    one, two = build(plan, tmp_path / "1"), build(plan, tmp_path / "2")
+    assert one.path.read_bytes() == two.path.read_bytes()
+    assert one.sha256 == two.sha256 == hashlib.sha256(one.path.read_bytes()).hexdigest()
+    assert one.path.stat().st_size < 3_000_000
+
+
+def test_it_holds_what_a_box_needs_and_nothing_that_was_to_stay_at_home(
+    plan: Plan, tmp_path: Path
+) -> None:
+    with tarfile.open(build(plan, tmp_path / "p").path) as packed:
+        modes = {entry.name: entry.mode for entry in packed.getmembers()}
+    wanted = {"boxes/big.json", "boxes/small.json", "pins/own-train.txt", "ssh/host_ed25519"}
+    assert wanted | {"workdirs/train.tar.gz", "lib/agent_env/py.typed"} <= modes.keys()
+    assert modes["ssh/host_ed25519"] == 0o600
+    strangers = ("orchestrator/aws", "orchestrator/runner", "dist-info", "pyc", "data/ec2")
+    assert not [name for name in modes if any(word in name for word in strangers)]
+    root = unpack(build(plan, tmp_path / "q"), tmp_path / "box")
+    with tarfile.open(root / "workdirs" / "train.tar.gz") as workdir:
+        assert workdir.getnames() == [".gitignore", "train.py"]
+
+
+def test_a_box_reads_its_spec_as_the_plan_meant_it(plan: Plan, tmp_path: Path) -> None:
+    root = unpack(build(plan, tmp_path / "p"), tmp_path / "box")
+    big = read_spec(root / "boxes" / "big.json")
+    assert (big.run, big.bucket, big.prefix) == ("pack-1", "bucket", "runs/pack-1/")
+    assert big.poweroff_at == NOW.timestamp() + 2 * 3600
+    assert big.planned_at == NOW.timestamp() < big.drain_at < big.poweroff_at
+    assert (big.loss_bound_s, str(big.price_usd_per_hour)) == (120, "3.00424")
+    (train,) = big.jobs
+    assert (train.results, train.retries) == (("out", "plots/final.png"), 3)
+    own = big.pins[train.pins or ""]
+    assert (root / own.file).read_bytes() == (tmp_path / "locked.txt").read_bytes()
+    assert hashlib.sha256((root / own.file).read_bytes()).hexdigest() == own.sha256
+    (summing,) = read_spec(root / "boxes" / "small.json").jobs
+    assert (summing.waits_for, summing.pins, summing.workdir) == (("train",), None, None)
+    said = json.loads((root / "boxes" / "big.json").read_text())
+    assert said["cloud_at"] > said["poweroff_at"]
+
+
+def test_the_agents_boto3_works_on_a_python_that_has_none(plan: Plan, tmp_path: Path) -> None:
+    root = unpack(build(plan, tmp_path / "p"), tmp_path / "box")
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    script = f"""
+import sys
+sys.path.insert(0, {str(root / "agent")!r})
+import boto3, orchestrator.box.agent
+from orchestrator.box.store import Store
+assert boto3.__file__.startswith({str(root)!r}), boto3.__file__
+boto3.client("s3").create_bucket(Bucket="bucket")
+store = Store("bucket", "us-east-1", "runs/r/")
+assert store.put_new("x", b"1") and not store.put_new("x", b"2")
+print(store.keys(""), store.get("x"), store.get("y"))
+"""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", script],
+            env={
+                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.get_host_and_port()[1]}",
+                **{f"AWS_{name}": "x" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")},
+                "AWS_DEFAULT_REGION": "us-east-1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        server.stop()
+    assert (done.stdout, done.stderr) == ("[('x', 1)] b'1' None\n", "")
