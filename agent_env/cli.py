@@ -29,8 +29,11 @@ def serve(
     from agent_env.server.process import run  # noqa: PLC0415
 
     app = build_app(_loaded(bundle), max_concurrent_envs=max_sessions)
-    typer.echo(f"serving {bundle} on http://{host}:{port}, {max_sessions} sessions at most")
-    run(app, host=host, port=port, log_level="info")
+
+    def announce(bound: int) -> None:
+        typer.echo(f"serving {bundle} on http://{host}:{bound}, {max_sessions} sessions at most")
+
+    run(app, host=host, port=port, announce=announce)
 
 
 @main.command()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 
 from agent_env.bundle import load_bundle
 from agent_env.server.app import build_app
@@ -32,11 +34,18 @@ def main() -> None:
         app,
         host=args.host,
         port=args.port,
-        ready_fd=args.ready_fd,
+        announce=lambda bound: _report(args.ready_fd, bound),
         with_parent=args.with_parent,
         parent_pid=args.parent_pid,
         log_level=args.log_level,
     )
+
+
+def _report(ready_fd: int | None, port: int) -> None:
+    """One JSON line for the process that waits at the other end of the pipe."""
+    if ready_fd is not None:
+        with os.fdopen(ready_fd, "w") as pipe:
+            pipe.write(json.dumps({"port": port}) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import json
 import os
 import signal
 import socket
@@ -57,19 +56,19 @@ def run(
     *,
     host: str,
     port: int,
-    ready_fd: int | None = None,
+    announce: Callable[[int], None],
     with_parent: bool = False,
     parent_pid: int | None = None,
     log_level: str = "warning",
 ) -> None:
     """Serve until SIGTERM or SIGINT, or, `with_parent`, until the parent process is gone.
 
-    `ready_fd` gets one JSON line with the port, then is closed. `parent_pid` asks the kernel to
+    `announce` is told the port once the server listens on it. `parent_pid` asks the kernel to
     kill this process with that one; only right if the starting thread lives as long as it does.
     """
     listener = _listen(host, port)
     bound = listener.getsockname()[1]
-    server = EnvServer(app, lambda: _report(ready_fd, bound), log_level)
+    server = EnvServer(app, lambda: announce(bound), log_level)
     if parent_pid is not None:
         _die_with(parent_pid)
     if with_parent:
@@ -83,12 +82,6 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((host, port))
     return listener
-
-
-def _report(ready_fd: int | None, port: int) -> None:
-    if ready_fd is not None:
-        with os.fdopen(ready_fd, "w") as pipe:
-            pipe.write(json.dumps({"port": port}) + "\n")
 
 
 def _die_with(parent_pid: int) -> None:

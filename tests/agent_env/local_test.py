@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -122,3 +123,18 @@ def test_the_command_lists_splits_and_tasks() -> None:
     missing = run(main, ["tasks", "no-such-bundle"])
     assert missing.exit_code == 2
     assert "installed:" in missing.output
+
+
+def test_the_command_serves_until_it_is_interrupted() -> None:
+    program = "from agent_env.cli import main; main()"
+    command = [sys.executable, "-c", program, "serve", str(COUNTER), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)}, text=True
+    ) as served:
+        assert served.stdout is not None
+        said = re.search(r"on (http://127\.0\.0\.1:\d+), 64 sessions", served.stdout.readline())
+        assert said is not None
+        with AgentEnv(said[1]) as env:
+            assert env.splits == ("train", "eval", "turns")
+        served.send_signal(signal.SIGINT)
+        assert served.wait(10) in (0, 130, -signal.SIGINT)
