@@ -193,10 +193,12 @@ END_OF_FETCH
 payload=$GPURUN_ROOT/payload.tar.gz
 s3 get 600 "$payload_key" "$payload_sha256" "$payload"
 tar --no-same-owner -xzf "$payload" -C "$GPURUN_ROOT"
-if [ -d /etc/ssh ]; then
-  cp "$GPURUN_ROOT"/ssh/host_ed25519 /etc/ssh/ssh_host_ed25519_key
-  rm -f /etc/ssh/ssh_host_ed25519_key.pub
-  chmod 600 /etc/ssh/ssh_host_ed25519_key
+
+host_key=${GPURUN_SSH_HOST_KEY:-/etc/ssh/ssh_host_ed25519_key}
+if [ -d "${host_key%/*}" ]; then
+  cp "$GPURUN_ROOT/ssh/host_ed25519" "$host_key"
+  chmod 600 "$host_key"
+  rm -f "$host_key.pub"
   [ ! -d /run/systemd/system ] || systemctl restart ssh || true
 fi
 

@@ -181,6 +181,13 @@ payload=$GPURUN_ROOT/payload.tar.gz
 s3 get 600 "$payload_key" "$payload_sha256" "$payload"
 tar --no-same-owner -xzf "$payload" -C "$GPURUN_ROOT"
 
+host_key=${GPURUN_SSH_HOST_KEY:-}
+if [ -d "${host_key%/*}" ]; then
+  cp "$GPURUN_ROOT/ssh/host_ed25519" "$host_key"
+  chmod 600 "$host_key"
+  rm -f "$host_key.pub"
+fi
+
 for try in 1 2 3; do # a second agent goes on where a dead one stopped
   PYTHONPATH=$GPURUN_ROOT/agent apart python3 -m orchestrator.box \
     --root "$GPURUN_ROOT" --box l40s --end-with "$GPURUN_POWEROFF" && break
