@@ -71,7 +71,7 @@ imports: setup ## import-linter: the layers of docs/architecture.md
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
 shell: setup ## shellcheck: the scripts as they are rendered, and our own
-	$(BIN)/shellcheck --shell=bash .ci/run $$(git ls-files 'tests/golden/*.sh' '*.sh' | sort -u)
+	$(BIN)/shellcheck --shell=bash .ci/run $$(find $(CODE) templates -name '*.sh')
 
 check: lint types imports shell ## Everything that needs no running
 

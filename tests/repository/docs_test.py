@@ -35,13 +35,15 @@ def test_no_two_errors_share_an_exit_code() -> None:
 
 def test_every_command_is_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert {name for name in commands() if f"gpurun {name}" not in readme} == set()
+    assert {name for name in commands() if name not in readme} == set()
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page_names_only_commands_and_targets_that_exist(page: Path) -> None:
     text = page.read_text()
-    named = set(re.findall(r"(?:`|^\$ |&& )gpurun ((?:cloud )?[a-z]+)", text, re.MULTILINE))
+    named = set(
+        re.findall(r"(?:`|^\$ |&& )((?:gpurun cloud|gpurun|agent-env) [a-z]+)", text, re.MULTILINE)
+    )
     made = set(re.findall(r"(?:`|^\$ |&& |; )make ([a-z][a-z-]*)", text, re.MULTILINE))
     assert named - commands() == set()
     assert made - targets() == set()

@@ -1,4 +1,4 @@
-"""What a person can type: the commands of `gpurun` and the targets of the Makefile."""
+"""What a person can type: the commands of both programs and the targets of the Makefile."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ import subprocess
 import typer.main
 from typer.core import TyperGroup
 
-from orchestrator.cli import app
+from agent_env.cli import main as agent_env
+from orchestrator.cli import app as gpurun
 
 from .tree import ROOT
 
 
 def commands() -> set[str]:
-    """Every command, as typed after `gpurun`, those of a group by both words."""
-    return set(_named(typer.main.get_command(app), ""))
+    """Every command as typed, those of a group by both words: `gpurun cloud start`."""
+    programs = {"gpurun": gpurun, "agent-env": agent_env}
+    return {
+        found
+        for name, program in programs.items()
+        for found in _named(typer.main.get_command(program), name)
+    }
 
 
 def targets() -> set[str]:
@@ -27,6 +33,6 @@ def targets() -> set[str]:
 
 def _named(command: object, prefix: str) -> list[str]:
     if not isinstance(command, TyperGroup):
-        return [prefix.strip()]
+        return [prefix]
     inner = command.commands.items()
     return [found for name, child in inner for found in _named(child, f"{prefix} {name}")]

@@ -8,12 +8,15 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+MADE = (".venv", ".wheels", ".hypothesis", ".gpurun")
 TEXT = {".py", ".md", ".txt", ".in", ".toml", ".yaml", ".yml", ".json", ".jsonl", ".j2", ".sh", ""}
 
 
 @cache
 def kept_files() -> tuple[Path, ...]:
-    """Tracked files and new ones that aren't ignored."""
+    """Tracked files and new ones that aren't ignored; in an export without git, every file."""
+    if not (ROOT / ".git").exists():
+        return tuple(path for path in ROOT.rglob("*") if path.is_file() and not _made(path))
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     paths = (ROOT / name for name in listed.split("\0") if name)
@@ -34,3 +37,12 @@ def lines_matching(pattern: str) -> list[str]:
         for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1)
         if found.search(line)
     ]
+
+
+def _made(path: Path) -> bool:
+    """Whether make, a test or a run made it."""
+    parts = path.relative_to(ROOT).parts
+    return parts[0] in {"results", "build", "dist"} or any(
+        part == "__pycache__" or part.endswith(("_cache", ".egg-info")) or part.startswith(MADE)
+        for part in parts
+    )
