@@ -69,6 +69,13 @@ def test_the_expected_price_is_boot_and_the_jobs_own_estimate(tmp_path: Path) ->
     assert box.expected_hours == Decimal("1.8167")
 
 
+def test_a_big_disk_is_paid_for_until_its_instance_is_terminated(tmp_path: Path) -> None:
+    big = ONE_BOX.replace("hours: 7\n", "hours: 7\n    disk_gb: 16000\n")
+
+    # compute 21.680599, IPv4 0.036917, 16,000 x 0.08 x 7.38333 / 730 = 12.946119
+    assert plan_of(tmp_path, big).box("l40s").worst_case_usd == Decimal("34.67")
+
+
 def test_deadlines_are_ordered_and_the_last_is_paid_for(tmp_path: Path) -> None:
     box = plan_of(tmp_path, ONE_BOX).box("l40s")
 
@@ -147,6 +154,13 @@ def test_a_box_runs_its_jobs_one_after_the_other_and_waits_for_other_boxes(
     # local boot 45 s; sft 5 min, grpo 10 min; own waits on the other box, then 5 min more
     assert plan.box("l40s").expected_hours == Decimal("0.2625")
     assert plan.box("l4").expected_hours == Decimal("0.3458")
+
+
+def test_jobs_that_need_nothing_of_each_other_still_share_their_box(tmp_path: Path) -> None:
+    more = "  other:\n    box: l40s\n    command: sleep 2\n    hours: 17m\n"
+
+    # local boot 45 s, then 103 and 17 minutes
+    assert plan_of(tmp_path, ONE_BOX + more).box("l40s").expected_hours == Decimal("2.0125")
 
 
 def test_a_job_without_an_estimate_is_expected_to_take_all_its_box_has(tmp_path: Path) -> None:
