@@ -71,7 +71,7 @@ class ProgramConfig(_Config):
     env_url: str | None = None
     """An env server that is already there; without it the program serves the bundle itself."""
     model: str = "input"
-    """`input`: the job's input `model`; `tiny`: built on the spot; else a folder or a hub's id."""
+    """`input`: the job's input `model`; `tiny`: built by sft; else a folder or a hub's id."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     batch: Count = 64
     """Rollouts that an eval generates at once; as many as the memory takes."""
@@ -82,6 +82,14 @@ class ProgramConfig(_Config):
     """Calls after this many rounds are not executed."""
     unsloth: Annotated[UnslothConfig | None, BeforeValidator(_bare_true)] = None
     """`true` for Unsloth's defaults, or its settings."""
+
+    @model_validator(mode="after")
+    def _model_exists(self) -> Self:
+        if self.model == "tiny" and not isinstance(self, SftConfig):
+            raise ValueError(
+                "model: 'tiny' is what sft builds; give its result as the job's input"
+            )
+        return self
 
 
 class SftConfig(ProgramConfig):
@@ -94,13 +102,13 @@ class SftConfig(ProgramConfig):
     """Episodes that the expert plays."""
     noise: Share = 0.4
     """Probability that the expert decides wrongly, so that GRPO has something left to learn."""
-    steps: Count = 350
-    batch_rows: Count = 24
+    steps: Count = 300
+    batch_rows: Count = 16
     """Demonstrations a step."""
     learning_rate: Rate = 3e-3
     decision_weight: Positive = 10.0
     """Weight in the loss of the token an argument starts with; the other tokens weigh 1."""
-    eval_samples: Count = 8
+    eval_samples: Count = 4
     eval_tasks: Count | None = None
     """Only the first tasks of the eval split; all of them by default."""
     gate: Share = 0.0
@@ -151,7 +159,7 @@ class GrpoConfig(TrainingConfig):
     """At least two: the newest may be half written when the process dies."""
     eval_steps: Count | None = None
     """Also evaluate each so many steps; only before and after by default."""
-    eval_samples: Count = 8
+    eval_samples: Count = 4
     eval_tasks: Count | None = None
     unscored_steps: Count = 3
     """So many steps in a row without one scored rollout end the job: its env server is gone."""

@@ -6,6 +6,7 @@ the class that stands below ours.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Sequence
@@ -44,6 +45,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         ours = [self.progress, StopAtStepEnd(stop), *callbacks]
         super().__init__(reward_funcs=[recorder], callbacks=ours, **arguments)
         self.remove_callback(PrinterCallback)
+        logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
 
     def train(self, resume_from_checkpoint: str | None = None, **rest: Any) -> Any:
         """Train; a request to stop is answered with a checkpoint at a step's end."""
@@ -70,6 +72,9 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         self.rollouts = self.progress.recorder.take()
         self.progress.evaluated(self.state.global_step, tally(self.rollouts), began)
         return numbers
+
+    def create_model_card(self, *_arguments: Any, **_named: Any) -> None:
+        """No card: the run's own record says more than the trainer's boilerplate."""
 
     def judge(self) -> Tally:
         """Evaluate, and return our own count instead of the trainer's mean of batch means."""
@@ -140,6 +145,11 @@ def evaluator(
     # It has no step of its own: what it judges is the end of something.
     trainer.state.global_step = metrics.max_steps
     return trainer
+
+
+def _is_no_dump(record: logging.LogRecord) -> bool:
+    """False for the trainer's dump of an unscored rollout: we count those, and keep their text."""
+    return "All reward functions returned None" not in record.getMessage()
 
 
 def training_order(tasks: int, needed: int, seed: int) -> list[int]:

@@ -1,0 +1,139 @@
+"""Configs are refused with one clear line a fault, by a process that never imports torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from agent_env.training.config import (
+    CONFIGS,
+    ConfigError,
+    EvaluateConfig,
+    GrpoConfig,
+    OutageConfig,
+    SftConfig,
+    UnslothConfig,
+    parse_config,
+)
+
+
+def faults(program: str, **values: Any) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(CONFIGS[program], values)
+    return list(caught.value.faults)
+
+
+def check(program: str, text: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "agent_env.training.config", program]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("program", CONFIGS)
+def test_every_program_is_content_with_no_config_at_all(program: str) -> None:
+    assert parse_config(CONFIGS[program], {}) == CONFIGS[program]()
+
+
+def test_an_unknown_key_is_named_with_the_nearest_known_one() -> None:
+    assert faults("grpo", stpes=5) == ["config.stpes: unknown key, did you mean 'steps'?"]
+
+
+def test_an_unknown_key_inside_a_section_is_compared_with_that_sections_keys() -> None:
+    line = "config.unsloth.fourbit: unknown key, did you mean 'four_bit'?"
+    assert faults("grpo", unsloth={"fourbit": True}) == [line]
+
+
+def test_a_key_like_no_other_gets_no_guess() -> None:
+    assert faults("sft", zzz=1) == ["config.zzz: unknown key"]
+
+
+def test_every_fault_is_reported_not_only_the_first() -> None:
+    lines = faults("sft", noise=1.5, steps=0, splitt="x")
+    assert {line.split(":")[0] for line in lines} == {
+        "config.steps",
+        "config.noise",
+        "config.splitt",
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "values", "fault"),
+    [
+        ("sft", {"noise": -0.1}, "config.noise: input should be greater than or equal to 0"),
+        ("sft", {"learning_rate": float("nan")}, "config.learning_rate: input should be a finite"),
+        ("sft", {"unsloth": True}, "config.unsloth: the warm start"),
+        ("grpo", {"steps": "many"}, "config.steps: input should be a valid integer"),
+        ("grpo", {"rollouts_per_task": 7}, "config.rollouts_per_task: 7 doesn't divide"),
+        ("grpo", {"train_batch": 48}, "config.train_batch: 48 doesn't divide"),
+        ("grpo", {"keep_checkpoints": 1}, "config.keep_checkpoints: input should be greater"),
+        ("grpo", {"schedule": "cosine"}, "config.schedule: input should be 'linear' or 'const"),
+        ("grpo", {"model": "tiny"}, "config.model: 'tiny' is what sft builds"),
+        ("evaluate", {"samples": 0}, "config.samples: input should be greater than or equal to 1"),
+        ("outage", {"rule": "new"}, "config.rule: input should be 'old' or 'seed', got 'new'"),
+        ("outage", {"interrupt_step": 3, "steps": 4}, "config.interrupt_step: 3 leaves no two"),
+        ("outage", {"env_url": "http://127.0.0.1:1"}, "config.env_url: this program kills"),
+    ],
+)
+def test_what_no_program_could_run_is_refused(
+    program: str, values: dict[str, Any], fault: str
+) -> None:
+    (line,) = faults(program, **values)
+    assert line.startswith(fault)
+
+
+def test_unsloth_true_means_its_defaults_and_false_none() -> None:
+    assert parse_config(GrpoConfig, {"unsloth": True}).unsloth == UnslothConfig()
+    assert parse_config(GrpoConfig, {"unsloth": False}).unsloth is None
+    assert parse_config(EvaluateConfig, {"unsloth": {"four_bit": False}}).unsloth == UnslothConfig(
+        four_bit=False
+    )
+
+
+def test_a_learning_rate_of_0_is_a_control_and_allowed() -> None:
+    assert parse_config(GrpoConfig, {"learning_rate": 0}).learning_rate == 0
+
+
+def test_a_config_cannot_be_changed_after_it_was_checked() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        SftConfig().steps = 1  # type: ignore[misc]
+
+
+def test_the_outage_has_its_own_small_steps() -> None:
+    assert OutageConfig().rollouts_per_step < GrpoConfig().rollouts_per_step
+
+
+def test_the_checking_process_accepts_a_good_config_in_silence() -> None:
+    done = check("grpo", json.dumps({"steps": 5}))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_checking_process_says_each_fault_on_a_line_and_exits_2() -> None:
+    done = check("grpo", json.dumps({"stpes": 5, "seed": -1}))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "text", "said"),
+    [
+        ("gpro", "{}", "unknown program 'gpro', did you mean 'grpo'?; known: sft, grpo"),
+        ("grpo", "{", "config: not JSON"),
+        ("grpo", "[1]", "config: must be a mapping, not list"),
+    ],
+)
+def test_the_checking_process_explains_what_is_no_config(
+    program: str, text: str, said: str
+) -> None:
+    done = check(program, text)
+    assert done.returncode == 2
+    assert done.stderr.startswith(said)
+
+
+def test_the_checking_process_never_imports_torch() -> None:
+    heavy = "{'torch', 'trl', 'transformers', 'datasets'}"
+    code = f"import sys, agent_env.training.config; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

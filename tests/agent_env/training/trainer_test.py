@@ -1,0 +1,68 @@
+"""What the trainer is told, checked against the trainer's own fields and defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from trl import GRPOConfig
+
+from agent_env.training.config import GrpoConfig, UnslothConfig
+from agent_env.training.job import JobFailed
+from agent_env.training.learner import step_arguments
+from agent_env.training.trainer import arguments, eval_arguments, training_order
+from agent_env.training.unsloth import load_model, trl_defaults
+
+pytestmark = pytest.mark.trl
+
+
+def test_every_default_that_unsloth_replaces_is_spelled_out_as_trl_has_it() -> None:
+    fields = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
+    assert {name: fields[name] for name in trl_defaults()} == trl_defaults()
+
+
+def test_a_run_under_unsloth_is_told_all_of_them_and_its_own_config_wins(tmp_path: Path) -> None:
+    plain = arguments(GrpoConfig(), tmp_path)
+    spelled = arguments(GrpoConfig(unsloth=UnslothConfig()), tmp_path)
+    assert not trl_defaults().keys() <= plain.keys()
+    assert spelled == trl_defaults() | plain
+    assert spelled["seed"] == 0
+
+
+def test_loss_type_is_left_out_for_naming_it_changes_unsloths_other_defaults() -> None:
+    assert "loss_type" not in trl_defaults()
+
+
+def test_without_a_gpu_unsloth_is_refused_with_what_to_look_at() -> None:
+    with pytest.raises(JobFailed, match="nvidia-smi"):
+        load_model("some/model", UnslothConfig(), seed=0)
+
+
+@pytest.mark.parametrize(("train_batch", "pieces"), [(None, 1), (16, 4)])
+def test_a_step_is_all_its_rollouts_however_they_are_cut(
+    tmp_path: Path, train_batch: int | None, pieces: int
+) -> None:
+    config = GrpoConfig(train_batch=train_batch)
+    made = GRPOConfig(**arguments(config, tmp_path, **step_arguments(config)))
+    assert made.generation_batch_size == config.rollouts_per_step
+    # One generation a step: a checkpoint is then never in the middle of a buffer of rollouts.
+    assert made.steps_per_generation == made.gradient_accumulation_steps == pieces
+
+
+@pytest.mark.parametrize(
+    ("samples", "tasks", "batch", "at_once"), [(4, 96, 64, 64), (4, 3, 64, 12), (100, 9, 64, 100)]
+)
+def test_an_eval_batch_holds_whole_tasks(
+    samples: int, tasks: int, batch: int, at_once: int
+) -> None:
+    told = eval_arguments(samples=samples, tasks=tasks, batch=batch)
+    assert told == {"num_generations_eval": samples, "per_device_eval_batch_size": at_once}
+
+
+def test_the_order_of_the_rows_is_passes_over_all_tasks_fixed_by_the_seed() -> None:
+    order = training_order(5, 12, seed=3)
+    assert order == training_order(5, 12, seed=3)
+    assert len(order) == 12
+    assert sorted(order[:5]) == sorted(order[5:10]) == [0, 1, 2, 3, 4]
+    assert order[:5] != order[5:10]
