@@ -87,6 +87,8 @@ def _folders(wheels: Path | None, name: str) -> list[Path]:
         return []
     if (wheels / name).is_dir():
         return [wheels / name]
+    if not wheels.is_dir():
+        raise InstallFailed(f"GPURUN_WHEELS names {wheels}, which isn't there")
     return sorted(folder for folder in wheels.iterdir() if folder.is_dir()) or [wheels]
 
 
@@ -162,5 +164,5 @@ def _run(argv: Sequence[str], timeout_s: float) -> str:
     return done.stdout
 
 
-def _tail(text: str, lines: int = 5) -> str:
+def _tail(text: str, lines: int = 8) -> str:
     return "\n".join(text.strip().splitlines()[-lines:])

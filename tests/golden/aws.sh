@@ -196,8 +196,7 @@ tar --no-same-owner -xzf "$payload" -C "$GPURUN_ROOT"
 
 host_key=${GPURUN_SSH_HOST_KEY:-/etc/ssh/ssh_host_ed25519_key}
 if [ -d "${host_key%/*}" ]; then
-  cp "$GPURUN_ROOT/ssh/host_ed25519" "$host_key"
-  chmod 600 "$host_key"
+  install -m 600 "$GPURUN_ROOT/ssh/host_ed25519" "$host_key"
   rm -f "$host_key.pub"
   [ ! -d /run/systemd/system ] || systemctl restart ssh || true
 fi

@@ -183,8 +183,7 @@ tar --no-same-owner -xzf "$payload" -C "$GPURUN_ROOT"
 
 host_key=${GPURUN_SSH_HOST_KEY:-}
 if [ -d "${host_key%/*}" ]; then
-  cp "$GPURUN_ROOT/ssh/host_ed25519" "$host_key"
-  chmod 600 "$host_key"
+  install -m 600 "$GPURUN_ROOT/ssh/host_ed25519" "$host_key"
   rm -f "$host_key.pub"
 fi
 
