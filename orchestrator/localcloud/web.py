@@ -29,6 +29,7 @@ from orchestrator.localcloud.meter import Meter
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/\d+/[^/]+/([a-z0-9-]+)/")
+_FORM = "application/x-www-form-urlencoded"
 _DENIED = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code>'
     "<Message>The box's role doesn't allow {action} on {resource}</Message></Error>"
@@ -78,6 +79,8 @@ class CloudApp:
                 _DENIED.format(action=request.action, resource=request.resource),
                 "application/xml",
             )
+        if environ.get("CONTENT_TYPE", "").startswith(_FORM) and method == "PUT":
+            environ["CONTENT_TYPE"] = "application/octet-stream"  # moto would parse the bytes
         conditional = "HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MATCH" in environ
         if conditional and method in ("PUT", "POST"):
             with self._conditional_lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -19,10 +20,18 @@ class Processes:
 
     def __init__(self) -> None:
         self._children: dict[int, Ended] = {}
-        self._tees: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
 
     def start_sshd(self, spec: Path, env: Mapping[str, str]) -> None:
+        """Once there is a host key, or user data has ended without writing one."""
+        self._tasks.add(asyncio.create_task(self._start_sshd(spec, env)))
+
+    async def _start_sshd(self, spec: Path, env: Mapping[str, str]) -> None:
+        known = json.loads(spec.read_text())
+        signs = [Path(known["host_key"]), Path(known["boot_finished"])]
+        while not any(sign.exists() for sign in signs):
+            await asyncio.sleep(0.05)
         argv = [sys.executable, "-B", "-m", "orchestrator.localcloud.guest.sshd", str(spec)]
         child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL)
         self._children[child.pid] = lambda code: log(f"ssh server ended: {code}")
@@ -54,7 +63,7 @@ class Processes:
         )
         os.close(into)
         self._children[child.pid] = booted
-        self._tees.add(asyncio.create_task(_tee(out, output)))
+        self._tasks.add(asyncio.create_task(_tee(out, output)))
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
