@@ -21,31 +21,14 @@ _EVERYWHERE = "0.0.0.0/0"
 
 def ensure_internet(session: Session, tags: RunTags, vpc_id: str) -> str:
     """An internet gateway, attached, and the default route to it in the main route table."""
-    ec2 = session.client("ec2")
-    gateway_id = _gateway(session, tags)
-    try:
-        session.patience.retry(
-            lambda: ec2.attach_internet_gateway(InternetGatewayId=gateway_id, VpcId=vpc_id),
-            when=is_missing,
-            timeout_s=PROPAGATION_S,
-        )
-    except Exception as error:
-        if code(error) != "Resource.AlreadyAssociated":
-            raise
+    gateway_id, attached = _gateway(session, tags, vpc_id)
+    if not attached:
+        _attach(session, gateway_id, vpc_id)
     table = main_table(session, vpc_id)
-    ec2.create_tags(
+    session.client("ec2").create_tags(
         Resources=[table["RouteTableId"]], Tags=tags.as_list("routes", f"{vpc_id}-main")
     )
-    if not any(route.get("DestinationCidrBlock") == _EVERYWHERE for route in table["Routes"]):
-        session.patience.retry(
-            lambda: ec2.create_route(
-                RouteTableId=table["RouteTableId"],
-                DestinationCidrBlock=_EVERYWHERE,
-                GatewayId=gateway_id,
-            ),
-            when=is_missing,
-            timeout_s=PROPAGATION_S,
-        )
+    _route(session, table, gateway_id)
     return gateway_id
 
 
@@ -140,10 +123,52 @@ def live_endpoints(session: Session, vpc_id: str) -> list[str]:
     )
 
 
-def _gateway(session: Session, tags: RunTags) -> str:
+def _gateway(session: Session, tags: RunTags, vpc_id: str) -> tuple[str, bool]:
+    """The run's gateway that is attached to this VPC, else a loose one, else a new one."""
     ec2 = session.client("ec2")
     found = ec2.describe_internet_gateways(Filters=of_run(tags.run_id))["InternetGateways"]
-    if found:
-        return min(gateway["InternetGatewayId"] for gateway in found)
+    vpcs = {
+        gateway["InternetGatewayId"]: [link.get("VpcId") for link in gateway["Attachments"]]
+        for gateway in sorted(found, key=lambda gateway: gateway["InternetGatewayId"])
+    }
+    here = [name for name, where_to in vpcs.items() if vpc_id in where_to]
+    loose = [name for name, where_to in vpcs.items() if not where_to]
+    if here or loose:
+        return (here or loose)[0], bool(here)
     made = ec2.create_internet_gateway(TagSpecifications=tags.spec("internet-gateway", role="igw"))
-    return made["InternetGateway"]["InternetGatewayId"]
+    return made["InternetGateway"]["InternetGatewayId"], False
+
+
+def _attach(session: Session, gateway_id: str, vpc_id: str) -> None:
+    ec2 = session.client("ec2")
+    try:
+        session.patience.retry(
+            lambda: ec2.attach_internet_gateway(InternetGatewayId=gateway_id, VpcId=vpc_id),
+            when=is_missing,
+            timeout_s=PROPAGATION_S,
+        )
+    except Exception as error:
+        if code(error) != "Resource.AlreadyAssociated":
+            raise
+
+
+def _route(session: Session, table: RouteTableTypeDef, gateway_id: str) -> None:
+    """The default route; one that leads to a gateway of before is replaced."""
+    ec2 = session.client("ec2")
+    present = [
+        route.get("GatewayId")
+        for route in table["Routes"]
+        if route.get("DestinationCidrBlock") == _EVERYWHERE
+    ]
+    if present == [gateway_id]:
+        return
+    write = ec2.replace_route if present else ec2.create_route
+    session.patience.retry(
+        lambda: write(
+            RouteTableId=table["RouteTableId"],
+            DestinationCidrBlock=_EVERYWHERE,
+            GatewayId=gateway_id,
+        ),
+        when=is_missing,
+        timeout_s=PROPAGATION_S,
+    )

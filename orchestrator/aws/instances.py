@@ -7,13 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING
 
 from orchestrator.aws import tags as tag
 from orchestrator.aws.refusals import boundary, code, is_missing
 from orchestrator.aws.tags import as_map, of_run, where
-from orchestrator.aws.waits import PROPAGATION_S
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
@@ -132,15 +130,13 @@ def _unended(session: Session, ids: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unprotect(session: Session, ids: Sequence[str]) -> None:
-    """Protection can't be taken off while an instance is pending in some places."""
+    """Those that have ended or are gone need no protection taken off."""
     ec2 = session.client("ec2")
     for instance_id in ids:
-        session.patience.retry(
-            partial(
-                ec2.modify_instance_attribute,
-                InstanceId=instance_id,
-                DisableApiTermination={"Value": False},
-            ),
-            when=lambda error: code(error) == "IncorrectInstanceState",
-            timeout_s=PROPAGATION_S,
-        )
+        try:
+            ec2.modify_instance_attribute(
+                InstanceId=instance_id, DisableApiTermination={"Value": False}
+            )
+        except Exception as error:
+            if not is_missing(error) and code(error) != "IncorrectInstanceState":
+                raise

@@ -97,7 +97,7 @@ def _ensure_vpc(session: Session, tags: RunTags) -> str:
     ec2 = session.client("ec2")
     found = find_vpcs(session, tags.run_id)
     if found:
-        vpc_id = found[0]
+        vpc_id = _in_use_first(session, tags.run_id, found)
     else:
         made = ec2.create_vpc(CidrBlock=_VPC_CIDR, TagSpecifications=tags.spec("vpc", role="vpc"))
         vpc_id = made["Vpc"]["VpcId"]
@@ -107,6 +107,15 @@ def _ensure_vpc(session: Session, tags: RunTags) -> str:
         timeout_s=PROPAGATION_S,
     )
     return vpc_id
+
+
+def _in_use_first(session: Session, run_id: str, vpcs: list[str]) -> str:
+    """A twin left by a lost reply may show up when the first one is already built."""
+    if len(vpcs) == 1:
+        return vpcs[0]
+    subnets = session.client("ec2").describe_subnets(Filters=of_run(run_id))["Subnets"]
+    built = {subnet["VpcId"] for subnet in subnets}
+    return min(vpcs, key=lambda vpc_id: (vpc_id not in built, vpc_id))
 
 
 def _ensure_subnets(

@@ -6,7 +6,6 @@ only follow the launch; the caller ends a box whose schedule can't be made.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from datetime import UTC, datetime
@@ -101,15 +100,14 @@ def _target(session: Session, instance_id: str, role_arn: str) -> TargetTypeDef:
 def _put(
     session: Session, name: str, expression: str, target: TargetTypeDef, *, replace: bool
 ) -> None:
+    # The name makes it unique. A ClientToken of ours would hide that a schedule was deleted since.
     client = session.client("scheduler")
     whenever: FlexibleTimeWindowTypeDef = {"Mode": "OFF"}
     write = client.update_schedule if replace else client.create_schedule
-    token = hashlib.sha256(f"{name} {expression} {target['Input']}".encode()).hexdigest()
     try:
         write(
             Name=name,
             GroupName=GROUP,
-            ClientToken=token,
             Description="Terminates a box of a gpurun run at the run's last deadline",
             ScheduleExpression=expression,
             ScheduleExpressionTimezone="UTC",

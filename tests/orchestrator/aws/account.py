@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import boto3
+from botocore.awsrequest import AWSResponse
 
 from orchestrator.aws import role, schedules
 from orchestrator.aws.boxes import BoxRecord, LaunchRequest, launch
@@ -112,3 +113,55 @@ def other_account(service: str) -> Any:
         aws_secret_access_key=theirs["SecretAccessKey"],
         aws_session_token=theirs["SessionToken"],
     )
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing catches it."""
+
+
+class killed_after:
+    """Within it, the n-th call to AWS that changes something never returns."""
+
+    def __init__(self, session: Session, calls: int) -> None:
+        self._events = [session.client(s).meta.events for s in ("ec2", "iam", "scheduler")]  # type: ignore[call-overload]
+        self._left = calls
+
+    def __enter__(self) -> None:
+        for events in self._events:
+            events.register("after-call", self._count)
+
+    def __exit__(self, *_: object) -> None:
+        for events in self._events:
+            events.unregister("after-call", self._count)
+
+    def _count(self, model: Any, **_: Any) -> None:
+        if not model.name.startswith(("Describe", "Get", "List")):
+            self._left -= 1
+            if self._left == 0:
+                raise Killed
+
+
+class answer:
+    """Within it, one operation of EC2 answers this without any effect."""
+
+    def __init__(
+        self, session: Session, operation: str, body: dict[str, Any], status: int = 200
+    ) -> None:
+        self._events = session.client("ec2").meta.events
+        self._name = f"before-call.ec2.{operation}"
+        self._body = {"ResponseMetadata": {"HTTPStatusCode": status}} | body
+        self._status = status
+
+    def __enter__(self) -> None:
+        self._events.register(self._name, self._answer)
+
+    def __exit__(self, *_: object) -> None:
+        self._events.unregister(self._name, self._answer)
+
+    def _answer(self, **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
+        return AWSResponse("https://ec2", self._status, {}, None), self._body
+
+
+def refuse(session: Session, operation: str, code: str) -> answer:
+    """Within it, one operation of EC2 is refused without any effect."""
+    return answer(session, operation, {"Error": {"Code": code, "Message": "no"}}, 400)

@@ -7,8 +7,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.iam.access_control import PermissionResult
-from moto.s3.models import FakeBucket
 
 from orchestrator.aws import keys, network, role
 from orchestrator.aws.bucket import ensure_bucket
@@ -27,8 +25,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def rules(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[StrictRules]:
-    monkeypatch.setattr(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL)
+def rules(clock: FakeClock) -> Iterator[StrictRules]:
     with strict_aws(StrictRules(now=clock.now)) as in_force:
         yield in_force
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.aws.gateways import main_table
 from orchestrator.aws.network import delete_network, ensure_network
 from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags, as_map, of_run
@@ -14,7 +15,7 @@ from orchestrator.aws.zones import offered_zones
 from orchestrator.errors import ApiError, CapacityError
 from orchestrator.localcloud.strict import StrictRules
 
-from .account import RUN, ZONES, FakeClock, Recorder, Stack
+from .account import RUN, ZONES, FakeClock, Killed, Recorder, Stack, answer, killed_after
 
 CALLER = "192.0.2.7/32"
 
@@ -30,12 +31,54 @@ def ingress(session: Session, group_id: str) -> list[tuple[Any, Any, str]]:
     ]
 
 
+def default_route(session: Session, vpc_id: str) -> str:
+    table = main_table(session, vpc_id)
+    (out,) = [r for r in table["Routes"] if r.get("DestinationCidrBlock") == "0.0.0.0/0"]
+    return out["GatewayId"]
+
+
 def test_a_second_call_makes_nothing_new(session: Session, tags: RunTags) -> None:
     first = ensure_network(session, tags, ZONES, CALLER)
     assert ensure_network(session, tags, ZONES, CALLER) == first
     ec2 = session.client("ec2")
     assert len(ec2.describe_internet_gateways()["InternetGateways"]) == 1
     assert len(ec2.describe_vpc_endpoints()["VpcEndpoints"]) == 1
+
+
+@pytest.mark.parametrize("dies_after", range(1, 11))
+def test_building_goes_on_where_it_was_killed(
+    session: Session, tags: RunTags, dies_after: int
+) -> None:
+    with pytest.raises(Killed), killed_after(session, dies_after):
+        ensure_network(session, tags, ZONES, CALLER)
+    net = ensure_network(session, tags, ZONES, CALLER)
+    ec2 = session.client("ec2")
+    assert set(net.subnets) == set(ZONES)
+    assert ingress(session, net.group_id) == [(22, 22, CALLER)]
+    assert len(ec2.describe_vpcs(Filters=of_run(RUN))["Vpcs"]) == 1
+    assert len(ec2.describe_subnets(Filters=of_run(RUN))["Subnets"]) == 3
+    assert len(ec2.describe_internet_gateways()["InternetGateways"]) == 1
+    assert len(ec2.describe_vpc_endpoints()["VpcEndpoints"]) == 1
+
+
+def test_a_twin_that_shows_up_late_does_not_move_the_run(session: Session, tags: RunTags) -> None:
+    first = ensure_network(session, tags, ZONES, CALLER)
+    for _ in range(3):
+        session.client("ec2").create_vpc(
+            CidrBlock="10.71.0.0/16", TagSpecifications=tags.spec("vpc", role="vpc")
+        )
+    assert ensure_network(session, tags, ZONES, CALLER) == first
+
+
+def test_a_route_to_a_gateway_of_before_is_replaced(session: Session, tags: RunTags) -> None:
+    net = ensure_network(session, tags, ZONES, CALLER)
+    ec2 = session.client("ec2")
+    (old,) = ec2.describe_internet_gateways()["InternetGateways"]
+    ec2.detach_internet_gateway(InternetGatewayId=old["InternetGatewayId"], VpcId=net.vpc_id)
+    ec2.delete_internet_gateway(InternetGatewayId=old["InternetGatewayId"])
+    ensure_network(session, tags, ZONES, CALLER)
+    (new,) = ec2.describe_internet_gateways()["InternetGateways"]
+    assert default_route(session, net.vpc_id) == new["InternetGatewayId"]
 
 
 def test_a_zone_more_gets_a_subnet_more(session: Session, tags: RunTags) -> None:
@@ -86,8 +129,7 @@ def test_boxes_reach_the_internet_and_s3(session: Session, tags: RunTags) -> Non
             {"Name": "association.main", "Values": ["true"]},
         ]
     )["RouteTables"]
-    out = [r for r in table["Routes"] if r.get("DestinationCidrBlock") == "0.0.0.0/0"]
-    assert out[0]["GatewayId"].startswith("igw-")
+    assert default_route(session, net.vpc_id).startswith("igw-")
     (endpoint,) = ec2.describe_vpc_endpoints()["VpcEndpoints"]
     assert endpoint["VpcEndpointType"] == "Gateway"
     assert endpoint["ServiceName"] == "com.amazonaws.us-east-1.s3"
@@ -160,6 +202,19 @@ def test_deleting_gives_up_in_bounded_time_and_says_what_holds(
     with pytest.raises(ApiError, match="still in use"):
         delete_network(stack.session, RUN)
     assert clock.waited_s <= 660
+
+
+def test_an_endpoint_that_ec2_keeps_is_not_taken_for_deleted(
+    session: Session, tags: RunTags
+) -> None:
+    ensure_network(session, tags, ZONES, CALLER)
+    kept = {"Unsuccessful": [{"ResourceId": "vpce-1", "Error": {"Code": "X", "Message": "held"}}]}
+    with (
+        answer(session, "DeleteVpcEndpoints", kept),
+        pytest.raises(ApiError, match="vpce-1: held"),
+    ):
+        delete_network(session, RUN)
+    delete_network(session, RUN)
 
 
 def test_groups_that_name_each_other_are_deleted(session: Session, tags: RunTags) -> None:

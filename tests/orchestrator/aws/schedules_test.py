@@ -33,7 +33,6 @@ def test_the_request_is_exactly_this(
     made = record("scheduler", "CreateSchedule")
     ensure_kill(session, tags, "l4", "i-1", AT, role_arn)
     (asked,) = made.calls
-    assert len(asked.pop("ClientToken")) == 64
     assert asked.pop("Description")
     assert asked == {
         "Name": NAME,
@@ -120,6 +119,15 @@ def test_one_runs_schedules_are_deleted_and_no_other_ones(
     for _ in range(2):
         delete_kills(session, RUN)
     assert find_kills(session) == [f"gpurun-{OTHER_RUN}-l4"]
+
+
+def test_a_schedule_that_was_deleted_is_made_again(
+    session: Session, tags: RunTags, role_arn: str
+) -> None:
+    ensure_kill(session, tags, "l4", "i-1", AT, role_arn)
+    delete_kills(session, RUN)
+    ensure_kill(session, tags, "l4", "i-1", AT, role_arn)
+    assert find_kills(session, RUN) == [NAME]
 
 
 def test_a_schedule_that_is_gone_fires_never(session: Session) -> None:

@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from botocore.awsrequest import AWSResponse
 
 from orchestrator.aws import keys, network, role, schedules
 from orchestrator.aws.bucket import ensure_bucket, find_run_bucket
@@ -19,7 +18,7 @@ from orchestrator.aws.stack import Leftover, leftovers, teardown
 from orchestrator.errors import ApiError, CredentialsError, RunNotFound
 from orchestrator.localcloud.strict import StrictRules
 
-from .account import OTHER_RUN, RUN, FakeClock, Recorder, Stack
+from .account import OTHER_RUN, RUN, FakeClock, Killed, Recorder, Stack, killed_after, refuse
 
 
 def whole(stack: Stack) -> Stack:
@@ -234,49 +233,3 @@ def test_a_thing_of_a_kind_that_no_run_makes_is_still_reported(stack: Stack) -> 
     )["SnapshotId"]
     found = [item for item in leftovers(stack.session, RUN) if item.id == copy]
     assert [(item.kind, item.run) for item in found] == [("snapshot", RUN)]
-
-
-class Killed(BaseException):
-    """As SIGKILL: nothing catches it."""
-
-
-class killed_after:
-    """Within it, the n-th call to AWS that changes something never returns."""
-
-    def __init__(self, session: Session, calls: int) -> None:
-        self._events = [session.client(s).meta.events for s in ("ec2", "iam", "scheduler")]  # type: ignore[call-overload]
-        self._left = calls
-
-    def __enter__(self) -> None:
-        for events in self._events:
-            events.register("after-call", self._count)
-
-    def __exit__(self, *_: object) -> None:
-        for events in self._events:
-            events.unregister("after-call", self._count)
-
-    def _count(self, model: Any, **_: Any) -> None:
-        if not model.name.startswith(("Describe", "Get", "List")):
-            self._left -= 1
-            if self._left == 0:
-                raise Killed
-
-
-class refuse:
-    """Within it, one operation of EC2 is refused without any effect."""
-
-    def __init__(self, session: Session, operation: str, code: str) -> None:
-        self._events = session.client("ec2").meta.events
-        self._name = f"before-call.ec2.{operation}"
-        self._code = code
-
-    def __enter__(self) -> None:
-        self._events.register(self._name, self._answer)
-
-    def __exit__(self, *_: object) -> None:
-        self._events.unregister(self._name, self._answer)
-
-    def _answer(self, **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
-        error = {"Code": self._code, "Message": "no"}
-        answer = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}}
-        return AWSResponse("https://ec2", 400, {}, None), answer
