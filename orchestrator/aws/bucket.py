@@ -6,7 +6,6 @@ again by its id. Bucket names are global: somebody else may own ours, so calls n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from boto3.s3.transfer import TransferConfig
 
+from orchestrator.aws.bucket_rules import apply_rules
 from orchestrator.aws.refusals import DENIED, boundary, code, is_missing
-from orchestrator.aws.tags import PREFIX, ROLE, checked
+from orchestrator.aws.tags import PREFIX, checked
 from orchestrator.aws.waits import PROPAGATION_S
 from orchestrator.errors import BucketError, RunNotFound
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024 * 1024
 _TRANSFER = TransferConfig(max_concurrency=4)
-_MULTIPART_DAYS = 2
-_OLD_VERSION_DAYS = 90
 _EXISTS = ("PreconditionFailed", "412")
 _RACED = ("ConditionalRequestConflict", "OperationAborted", "409")
 
@@ -142,7 +140,9 @@ def ensure_bucket(session: Session) -> Bucket:
     bucket = Bucket(session, f"{_account_prefix(session)}{session.region}")
     if not _is_ours(bucket):
         _create(bucket)
-    session.patience.retry(lambda: _set_up(bucket), when=_is_new, timeout_s=PROPAGATION_S)
+    session.patience.retry(
+        lambda: apply_rules(session, bucket.name), when=_is_new, timeout_s=PROPAGATION_S
+    )
     return bucket
 
 
@@ -217,63 +217,6 @@ def _create(bucket: Bucket) -> None:
             raise _foreign(bucket) from error
         if code(error) not in ("BucketAlreadyOwnedByYou", "OperationAborted"):
             raise
-
-
-def _set_up(bucket: Bucket) -> None:
-    """Private before anything else; each call sets the whole of what it sets."""
-    s3 = bucket.session.client("s3")
-    it: dict[str, Any] = {
-        "Bucket": bucket.name,
-        "ExpectedBucketOwner": bucket.session.account,
-    }
-    s3.put_public_access_block(**it, PublicAccessBlockConfiguration=_PRIVATE)
-    s3.put_bucket_versioning(**it, VersioningConfiguration={"Status": "Enabled"})
-    s3.put_bucket_encryption(**it, ServerSideEncryptionConfiguration=_ENCRYPTION)
-    s3.put_bucket_policy(**it, Policy=json.dumps(tls_only(bucket.session.partition, bucket.name)))
-    s3.put_bucket_lifecycle_configuration(**it, LifecycleConfiguration=_LIFECYCLE)
-    s3.put_bucket_tagging(**it, Tagging={"TagSet": [{"Key": ROLE, "Value": "results"}]})
-
-
-_PRIVATE: Any = dict.fromkeys(
-    ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
-)
-_ENCRYPTION: Any = {
-    "Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}],
-}
-_LIFECYCLE: Any = {
-    "Rules": [
-        {
-            "ID": "abort-unfinished-uploads",
-            "Status": "Enabled",
-            "Filter": {"Prefix": ""},
-            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": _MULTIPART_DAYS},
-        },
-        {
-            "ID": "forget-overwritten-versions",
-            "Status": "Enabled",
-            "Filter": {"Prefix": ""},
-            "NoncurrentVersionExpiration": {"NoncurrentDays": _OLD_VERSION_DAYS},
-        },
-    ]
-}
-
-
-def tls_only(partition: str, name: str) -> dict[str, Any]:
-    """A bucket policy that refuses everybody who comes without TLS."""
-    arn = f"arn:{partition}:s3:::{name}"
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Sid": "TlsOnly",
-                "Effect": "Deny",
-                "Principal": "*",
-                "Action": "s3:*",
-                "Resource": [arn, f"{arn}/*"],
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-            }
-        ],
-    }
 
 
 def _is_new(error: Exception) -> bool:
