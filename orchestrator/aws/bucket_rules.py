@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.aws.tags import ROLE
 
 if TYPE_CHECKING:
+    from orchestrator.aws.session import Session
+
+if TYPE_CHECKING:
     pass
 
 _MULTIPART_DAYS = 2
