@@ -66,9 +66,7 @@ def stop(home: Path) -> bool:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.kill(state.pid, number)
-        if _wait_for(lambda: not _is_ours(state, home), _STOP_S):
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(state.pid, os.WNOHANG)
+        if _wait_for(lambda: _is_gone(state.pid), _STOP_S):
             return True
     raise CloudError(f"the local cloud (pid {state.pid}) doesn't end", hint=_tail(home))
 
@@ -80,6 +78,19 @@ def _is_ours(state: CloudState, home: Path) -> bool:
     except OSError:
         return not Path("/proc").exists() and _health_pid(state.url) == state.pid
     return b"orchestrator.localcloud" in words and os.fsencode(home.absolute()) in words
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether no such process is left; one that is this process's own child is reaped here."""
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except ProcessLookupError:
+        return True
+    except FileNotFoundError:
+        return Path("/proc").exists()
 
 
 def _health_pid(url: str) -> int | None:

@@ -183,7 +183,7 @@ def start(home: Path, **options: Any) -> LocalCloud:
     return cloud
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
     (folder / "cpu").mkdir()
@@ -205,8 +205,11 @@ def start_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         process.stop(home)
 
 
-@pytest.fixture(scope="module")
-def cloud(start_cloud: Callable[..., LocalCloud], wheels: Path) -> LocalCloud:
+@pytest.fixture(scope="session")
+def cloud(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[LocalCloud]:
+    """One cloud for all tests that don't end it."""
     if why_not := bubblewrap.usable():
         pytest.skip(f"no bubblewrap boxes here: {why_not}")
-    return start_cloud(driver="bwrap", wheels=wheels)
+    home = tmp_path_factory.mktemp("home")
+    yield start(home, driver="bwrap", wheels=wheels)
+    process.stop(home)

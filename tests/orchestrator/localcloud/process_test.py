@@ -1,9 +1,10 @@
-"""The cloud's process: it outlives its starter, is alone in its home, and takes its boxes along."""
+"""The cloud's process outlives its starter, is alone in its home, takes its boxes along."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -100,8 +101,10 @@ def test_a_file_of_a_process_that_is_not_a_cloud_is_not_believed(
 
 
 def test_a_cloud_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(CloudError, match="didn't start") as caught:
-        process.start(tmp_path, port=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(CloudError, match="didn't start") as caught:
+            process.start(tmp_path, port=port)
     assert "End of" in caught.value.hint
 
 

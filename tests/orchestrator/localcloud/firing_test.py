@@ -1,0 +1,147 @@
+"""Schedules fire when they are due, only with a role that may, and fail into their queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from threading import RLock
+from typing import Any
+
+import pytest
+
+from orchestrator.localcloud.firing import Firing, clients_of
+from orchestrator.localcloud.rules.images import IMAGES, image_id
+from orchestrator.localcloud.strict import strict_aws
+
+REGION = "us-east-1"
+START = datetime(2026, 12, 1, 6, tzinfo=UTC)
+DUE = datetime(2026, 12, 1, 7, tzinfo=UTC)
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": {
+        "Effect": "Allow",
+        "Principal": {"Service": "scheduler.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+    },
+}
+
+
+class Scheduled:
+    """One instance, and schedules to end it."""
+
+    def __init__(self, clients: Any) -> None:
+        self.now = START
+        self.client = lambda service: clients(service, REGION)
+        self.firing = Firing(clients, RLock(), lambda: self.now)
+        image = image_id(next(iter(IMAGES)), REGION)
+        tags = [{"Key": "gpurun:run", "Value": "r1"}]
+        made = self.client("ec2").run_instances(
+            ImageId=image,
+            InstanceType="g6.xlarge",
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        )
+        self.box = made["Instances"][0]["InstanceId"]
+
+    def role(self, *, run: str = "r1") -> str:
+        iam = self.client("iam")
+        trust = json.dumps(TRUST)
+        arn = iam.create_role(RoleName="kill", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+        statement = {
+            "Effect": "Allow",
+            "Action": "ec2:TerminateInstances",
+            "Resource": "arn:aws:ec2:*:123456789012:instance/*",
+            "Condition": {"StringEquals": {"aws:ResourceTag/gpurun:run": run}},
+        }
+        document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        iam.put_role_policy(RoleName="kill", PolicyName="p", PolicyDocument=document)
+        return str(arn)
+
+    def schedule(self, role: str, name: str = "kill", **target: Any) -> None:
+        self.client("scheduler").create_schedule(
+            Name=name,
+            ScheduleExpression="at(2026-12-01T07:00:00)",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            ActionAfterCompletion="DELETE",
+            Target={
+                "Arn": "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances",
+                "RoleArn": role,
+                "Input": json.dumps({"InstanceIds": [self.box]}),
+                **target,
+            },
+        )
+
+    def state(self) -> str:
+        found = self.client("ec2").describe_instances(InstanceIds=[self.box])
+        return str(found["Reservations"][0]["Instances"][0]["State"]["Name"])
+
+    def left(self) -> list[str]:
+        return [s["Name"] for s in self.client("scheduler").list_schedules()["Schedules"]]
+
+
+@pytest.fixture
+def scheduled() -> Iterator[Scheduled]:
+    clock: list[Scheduled] = []
+    with strict_aws(now=lambda: clock[0].now if clock else START):
+        clock.append(Scheduled(clients_of(None)))
+        yield clock[0]
+
+
+def test_a_schedule_fires_at_its_time_and_not_before(scheduled: Scheduled) -> None:
+    scheduled.schedule(scheduled.role())
+    scheduled.now = DUE - timedelta(seconds=1)
+    assert scheduled.firing.fire_due() == []
+    assert scheduled.state() == "running"
+    scheduled.now = DUE
+    assert scheduled.firing.fire_due() == ["kill"]
+    assert scheduled.state() == "terminated"
+    assert scheduled.left() == []
+    assert scheduled.firing.fire_due() == []
+
+
+def test_firing_at_an_instance_that_is_gone_already_does_no_harm(scheduled: Scheduled) -> None:
+    scheduled.schedule(scheduled.role())
+    scheduled.client("ec2").terminate_instances(InstanceIds=[scheduled.box])
+    scheduled.now = DUE
+    assert scheduled.firing.fire_due() == ["kill"]
+
+
+def test_a_role_for_another_run_kills_nothing_and_the_failure_is_kept(
+    scheduled: Scheduled,
+) -> None:
+    sqs = scheduled.client("sqs")
+    url = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    queue = f"arn:aws:sqs:{REGION}:123456789012:dead"
+    scheduled.schedule(
+        scheduled.role(run="r2"),
+        RetryPolicy={"MaximumRetryAttempts": 1},
+        DeadLetterConfig={"Arn": queue},
+    )
+    scheduled.now = DUE
+    assert scheduled.firing.fire_due() == []
+    assert scheduled.left() == ["kill"]
+    scheduled.now += timedelta(seconds=1)
+    assert scheduled.firing.fire_due() == []
+    assert scheduled.state() == "running"
+    assert scheduled.left() == []
+    letters = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
+    assert "doesn't allow" in letters[0]["MessageAttributes"]["ERROR_MESSAGE"]["StringValue"]
+
+
+def test_a_role_deleted_since_kills_nothing_and_harms_no_other_schedule(
+    scheduled: Scheduled,
+) -> None:
+    role = scheduled.role()
+    scheduled.schedule(role, name="first")
+    scheduled.schedule(role, name="second")
+    iam = scheduled.client("iam")
+    iam.delete_role_policy(RoleName="kill", PolicyName="p")
+    iam.delete_role(RoleName="kill")
+    scheduled.now = DUE
+    assert scheduled.firing.fire_due() == []
+    scheduled.role()
+    scheduled.now += timedelta(seconds=1)
+    assert set(scheduled.firing.fire_due()) == {"first", "second"}
+    assert scheduled.state() == "terminated"
