@@ -65,12 +65,18 @@ class Job(BaseModel, Generic[C]):
 
     @property
     def model_source(self) -> str:
-        """Where the model is: `input` is the job's input `model`. Raises ConfigError."""
+        """Where the model is; `input` is the job's input `model`.
+
+        Raises ConfigError when there is none, JobFailed when it is no model.
+        """
         if self.config.model != "input":
             return self.config.model
         if "model" not in self.inputs:
             raise ConfigError(["config.model: 'input', but the job has no input named 'model'"])
-        return str(self.inputs["model"])
+        folder = self.inputs["model"]
+        if not (folder / "config.json").is_file():
+            raise JobFailed(f"the job's input 'model' is no model: no config.json in {folder}")
+        return str(folder)
 
 
 def read_job(path: Path, config: type[C]) -> Job[C]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent_env.training.config import CONFIGS, ConfigError, GrpoConfig
-from agent_env.training.job import read_job
+from agent_env.training.job import JobFailed, read_job
 
 
 def write(folder: Path, **values: Any) -> Path:
@@ -37,7 +37,17 @@ def test_a_job_knows_its_config_and_where_its_results_go(tmp_path: Path) -> None
 
 def test_the_model_of_another_job_is_found_by_the_inputs_name(tmp_path: Path) -> None:
     job = read_job(write(tmp_path, inputs={"model": str(tmp_path / "m")}), GrpoConfig)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text("{}")
     assert job.model_source == str(tmp_path / "m")
+
+
+def test_an_input_that_is_no_model_fails_the_job_with_the_folder_that_was_looked_at(
+    tmp_path: Path,
+) -> None:
+    job = read_job(write(tmp_path, inputs={"model": str(tmp_path / "m")}), GrpoConfig)
+    with pytest.raises(JobFailed, match=str(tmp_path / "m")):
+        _ = job.model_source
 
 
 def test_a_model_named_in_the_config_needs_no_input(tmp_path: Path) -> None:

@@ -1,0 +1,209 @@
+"""The programs as a box runs them: real processes, a real env server, a model small enough."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_env.training.checkpoints import latest_complete_checkpoint
+from agent_env.training.metrics import TIMES
+
+# Each starts the trainer several times, and its imports alone take a while on a busy machine.
+pytestmark = [pytest.mark.trl, pytest.mark.timeout(240)]
+
+REPOSITORY = Path(__file__).parents[3]
+
+SMALL = {"eval_tasks": 4, "eval_samples": 2}
+GRPO = SMALL | {
+    "steps": 6,
+    "rollouts_per_step": 8,
+    "rollouts_per_task": 4,
+    "save_steps": 2,
+    "eval_steps": 3,
+}
+
+
+@dataclass
+class Job:
+    """A job's folder, and its program as a process."""
+
+    folder: Path
+    program: str
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    def write(self, config: dict[str, Any], model: Path | None = None) -> Job:
+        self.folder.mkdir()
+        inputs = {"model": str(model)} if model else {}
+        job = {
+            "config": config,
+            "out": str(self.out),
+            "metrics": str(self.folder / "metrics.jsonl"),
+            "inputs": inputs,
+        }
+        (self.folder / "job.json").write_text(json.dumps(job))
+        return self
+
+    @contextmanager
+    def started(self) -> Iterator[subprocess.Popen[str]]:
+        """The program's process; its log is read line by line, its stderr goes to a file."""
+        module = f"agent_env.training.{self.program}"
+        command = [sys.executable, "-m", module, str(self.folder / "job.json")]
+        environment = {"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin"}
+        with (
+            (self.folder / "stderr.txt").open("w") as stderr,
+            subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            ) as process,
+        ):
+            yield process
+            process.communicate()
+
+    def run(self) -> int:
+        with self.started() as process:
+            pass
+        return process.returncode
+
+    def signal_at(self, line: str, number: signal.Signals) -> int:
+        """Start it and send the signal as soon as its log says `line`; the exit status."""
+        with self.started() as process:
+            assert process.stdout is not None
+            seen = next((text for text in process.stdout if text.startswith(line)), None)
+            process.send_signal(number)
+        assert seen, self.stderr
+        return process.returncode
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The metrics file without what differs between any two runs."""
+        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        return [
+            {key: value for key, value in json.loads(line).items() if key not in TIMES}
+            for line in lines
+        ]
+
+    @property
+    def stderr(self) -> str:
+        return (self.folder / "stderr.txt").read_text()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("jobs")
+
+
+@pytest.fixture(scope="module")
+def warm(home: Path) -> Job:
+    """A model that has seen just enough to make well-formed calls now and then."""
+    config = SMALL | {"steps": 120, "batch_rows": 8, "demonstrations": 40, "noise": 0.0}
+    job = Job(home / "sft", "sft").write(config)
+    assert job.run() == 0, job.stderr
+    return job
+
+
+@pytest.fixture(scope="module")
+def model(warm: Job) -> Path:
+    return warm.out / "model"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(home: Path, model: Path) -> Job:
+    job = Job(home / "grpo", "grpo").write(GRPO, model)
+    assert job.run() == 0, job.stderr
+    return job
+
+
+def test_a_warm_start_leaves_a_model_and_ends_with_its_eval(warm: Job) -> None:
+    final = warm.metrics()[-1]
+    assert final["kind"] == "final"
+    assert 0 < final["eval_reward"] <= 1
+    assert (warm.out / "model" / "model.safetensors").exists()
+    assert not (warm.out / "model.partial").exists()
+
+
+def test_a_warm_start_under_its_gate_fails_and_leaves_no_model(home: Path) -> None:
+    config = SMALL | {"steps": 1, "demonstrations": 4, "gate": 1.0, "extra_rounds": 0}
+    job = Job(home / "chance", "sft").write(config)
+    assert job.run() == 1
+    assert "the gate is 1.0" in job.stderr
+    assert not (job.out / "model").exists()
+    assert "final" not in {line["kind"] for line in job.metrics()}
+
+
+def test_a_run_evaluates_before_during_and_after_and_tells_the_rise(undisturbed: Job) -> None:
+    lines = undisturbed.metrics()
+    evals = {line["step"]: line["reward"] for line in lines if line["kind"] == "eval"}
+    assert sorted(evals) == [0, 3, 6]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
+    final = lines[-1]
+    assert final["eval_reward_before"] == evals[0]
+    assert final["eval_reward_after"] == evals[6]
+    assert final["rise"] == pytest.approx(evals[6] - evals[0], abs=2e-6)
+    assert {line["rollouts"] for line in lines if "rollouts" in line} == {8}
+    assert (undisturbed.out / "model" / "model.safetensors").exists()
+
+
+def test_a_trainer_killed_twice_ends_with_the_metrics_of_an_undisturbed_run(
+    home: Path, model: Path, undisturbed: Job
+) -> None:
+    job = Job(home / "killed", "grpo").write(GRPO, model)
+    assert job.signal_at("train 3/6", signal.SIGKILL) == -signal.SIGKILL
+    assert job.signal_at("train 5/6", signal.SIGKILL) == -signal.SIGKILL
+    newest = latest_complete_checkpoint(job.out)
+    assert newest is not None
+    # What the trainer would go on from in silence, with a fresh optimizer.
+    (newest / "optimizer.pt").unlink()
+    assert job.run() == 0, job.stderr
+    assert job.metrics() == undisturbed.metrics()
+
+
+def test_a_trainer_asked_to_stop_checkpoints_and_goes_on_where_it_stopped(
+    home: Path, model: Path, undisturbed: Job
+) -> None:
+    job = Job(home / "stopped", "grpo").write(GRPO, model)
+    assert job.signal_at("train 2/6", signal.SIGTERM) == 143
+    newest = latest_complete_checkpoint(job.out)
+    assert newest is not None
+    assert job.metrics()[-1]["step"] == int(newest.name.removeprefix("checkpoint-"))
+    assert "final" not in {line["kind"] for line in job.metrics()}
+    assert job.run() == 0, job.stderr
+    assert job.metrics() == undisturbed.metrics()
+
+
+def test_an_eval_counts_every_rollout_and_writes_it_down(home: Path, model: Path) -> None:
+    job = Job(home / "evaluate", "evaluate").write({"tasks": 3, "samples": 2}, model)
+    assert job.run() == 0, job.stderr
+    lines = (job.out / "rollouts.jsonl").read_text().splitlines()
+    rewards = [json.loads(line)["reward"] for line in lines]
+    final = job.metrics()[-1]
+    assert (len(rewards), final["rollouts"], final["unscored"]) == (6, 6, 0)
+    assert final["eval_reward"] == pytest.approx(sum(rewards) / 6, abs=1e-6)
+    assert {json.loads(line)["split"] for line in lines} == {"coarse-eval"}
+
+
+@pytest.mark.parametrize(("rule", "scored"), [("old", 0), ("seed", 8)])
+def test_the_step_that_starts_while_the_server_is_gone_is_scored_under_the_seeds_rule(
+    home: Path, model: Path, rule: str, scored: int
+) -> None:
+    config = {"rule": rule, "down_s": 0.5, "rollouts_per_step": 8, "rollouts_per_task": 4}
+    job = Job(home / f"outage-{rule}", "outage").write(config, model)
+    assert job.run() == 0, job.stderr
+    final = job.metrics()[-1]
+    assert final["interrupted_unscored"] == 8
+    assert (final["next_scored"], final["next_unscored"]) == (scored, 8 - scored)
+    assert (final["after_scored"], final["after_unscored"]) == (8, 0)
