@@ -113,6 +113,7 @@ class Agent:
             if not recall(job, place.folder):
                 continue
             left = end_leftover(place)
+            self._read_progress(job)
             log.info("%s: an earlier agent left it %s, %s", job.name, job.state, left)
             if job.state == RUNNING and not job.outcome and job.told_at is not None:
                 self._close(job, "cut", "told to stop at the deadline")
@@ -144,9 +145,7 @@ class Agent:
 
     def _look_at(self, job: Job, now: float) -> None:
         code = self._processes[job.name].exit_code()
-        progress = self._progress[job.name]
-        progress.read()
-        job.step, job.max_steps, job.metrics = progress.step, progress.max_steps, progress.metrics
+        self._read_progress(job)
         job.checkpoints = checkpoints(self._places[job.name].folder, job.spec.results)
         if code is None:
             return
@@ -161,6 +160,11 @@ class Agent:
             job.ended_at = now
             self._close(job, outcome, reason)
 
+    def _read_progress(self, job: Job) -> None:
+        progress = self._progress[job.name]
+        progress.read()
+        job.step, job.max_steps, job.metrics = progress.step, progress.max_steps, progress.metrics
+
     def _close(self, job: Job, outcome: str, reason: str) -> None:
         """Its process is over for good; what it made has still to be committed."""
         job.outcome, job.reason, job.state = outcome, reason, SYNCING
@@ -168,7 +172,13 @@ class Agent:
 
     def _note(self, job: Job) -> None:
         log.info("%s: %s %s", job.name, job.state, job.reason)
-        remember(job, self._places[job.name].folder)
+        self._remember(job)
+
+    def _remember(self, job: Job) -> None:
+        try:
+            remember(job, self._places[job.name].folder)
+        except OSError as error:  # a full disk must not cost the results that are on it
+            log.warning("%s: not written down: %s", job.name, error)
 
     def _act(self, action: Action, now: float) -> None:
         if isinstance(action, Mark):
@@ -220,11 +230,11 @@ class Agent:
         pins = self._spec.pins[job.spec.pins] if job.spec.pins else None
         python, gpu = python_of(self._host.root, pins), bool(pins and pins.gpu)
         env = environment(self._spec, job.spec, place, python, gpu=gpu, base=os.environ)
-        self._progress[job.name].mend()
         job.attempt, job.started_at = job.attempt + 1, job.started_at or now
         job.state, job.sync_began_at = RUNNING, now
         self._note(job)
         try:
+            self._progress[job.name].mend()
             self._processes[job.name] = Process(place, argv(job.spec, place, python), env)
             job.alive = True
         except OSError as error:
@@ -233,7 +243,7 @@ class Agent:
     def _stop(self, job: Job, now: float, *, hard: bool) -> None:
         log.info("%s: told to stop%s", job.name, ", hard" if hard else "")
         job.told_at, job.killed = job.told_at or now, hard
-        remember(job, self._places[job.name].folder)
+        self._remember(job)
         self._processes[job.name].stop(hard=hard)
 
     def _sync(self, job: Job, action: Sync, now: float) -> Callable[[], object]:
@@ -243,6 +253,7 @@ class Agent:
             step=job.step,
             final=action.final,
             outcome=job.outcome,
+            status={**job.status(self._spec.box, now), "state": job.outcome},
             now=now,
             until=self._state.deadlines.flush_by,
             quiet_s=min(2.0, self._spec.loss_bound_s / 4),

@@ -47,9 +47,9 @@ def _prepared(job: Job, outcome: Outcome, now: float) -> Job | None:
     if isinstance(value, Prepared):
         job.prepared, job.reason = True, ""
         job.attempt = max(job.attempt, value.attempt)
-        if value.done:
+        if value.done is not None:
+            job.take(value.done)
             job.state = job.outcome = DONE
-            job.reason = "was done already"
         return job
     job.reason, job.prepare_after = str(error), now + backoff_s(job.prepare_tries + 1)
     if isinstance(error, InputMissing):

@@ -28,11 +28,16 @@ class Committed:
     files: dict[str, dict[str, Any]]
 
 
+def complete(store: Store, job: str) -> dict[str, Any]:
+    """What a job's COMPLETE says; empty while there is none. Raises StoreDown."""
+    return _json(store.get(f"jobs/{job}/COMPLETE"))
+
+
 def outcome(store: Store, job: str) -> str:
     """State word of a job anywhere in the run; done only once its COMPLETE is there."""
-    complete = _json(store.get(f"jobs/{job}/COMPLETE"))
-    if complete:
-        return str(complete.get("state", "done"))
+    said = complete(store, job)
+    if said:
+        return str(said.get("state", "done"))
     status = _json(store.get(f"jobs/{job}/status.json"))
     word = str(status.get("state", "waiting"))
     return "syncing" if word == "done" else word

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+NO_METRIC = ("t", "step", "max_steps", "kind")
+
 
 @dataclass
 class Progress:
-    """`metrics` are the numbers of the `final` line once there is one, else of the newest line."""
+    """`metrics` are the values of the `final` line once there is one, else of the newest line.
+
+    A program that goes on from a checkpoint may put a shorter file in the old one's place: then
+    it's read from its start.
+    """
 
     path: Path
     step: int | None = None
@@ -19,11 +26,13 @@ class Progress:
     metrics: dict[str, Any] = field(default_factory=dict)
     _final: bool = False
     _offset: int = 0
+    _inode: int = 0
 
     def read(self) -> None:
         """Take in what was appended; half a line waits, a line that isn't JSON is passed over."""
         try:
             with self.path.open("rb") as file:
+                self._start_over_if_new(os.fstat(file.fileno()))
                 file.seek(self._offset)
                 data = file.read()
         except OSError:
@@ -32,6 +41,10 @@ class Progress:
         self._offset += len(whole)
         for line in whole.splitlines():
             self._take(line)
+
+    def _start_over_if_new(self, seen: os.stat_result) -> None:
+        if seen.st_ino != self._inode or seen.st_size < self._offset:
+            self._inode, self._offset, self._final = seen.st_ino, 0, False
 
     def mend(self) -> None:
         """End a line that a killed process left half, so that the next one starts afresh."""
@@ -57,17 +70,14 @@ class Progress:
         final = said.get("kind") == "final"
         if final or not self._final:
             self._final = final
-            numbers = {key: value for key, value in said.items() if _is_number(value)}
-            self.metrics = {
-                k: v for k, v in numbers.items() if k not in ("t", "step", "max_steps")
-            }
+            self.metrics = {k: v for k, v in said.items() if k not in NO_METRIC and _is_plain(v)}
 
 
 def _whole(value: Any, otherwise: int | None) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
-def _is_number(value: Any) -> bool:
+def _is_plain(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
-    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+    return value is None or isinstance(value, int) or (isinstance(value, str) and len(value) < 200)

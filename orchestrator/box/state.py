@@ -73,6 +73,12 @@ class Job:
     def ended(self) -> bool:
         return self.state in ENDED
 
+    def take(self, status: dict[str, Any]) -> None:
+        """Be what an earlier life of this job said it was."""
+        for key in TOLD:
+            if key in status:
+                setattr(self, key, status[key])
+
     def status(self, box: str, now: float) -> dict[str, Any]:
         """status.json of the job."""
         return {"job": self.name, "box": box, "at": now} | {

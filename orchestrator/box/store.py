@@ -74,11 +74,12 @@ class Store:
             reply = s3.get_object(Bucket=self.bucket, Key=self.prefix + key)
             return reply["Body"].read(), reply["ETag"]
 
-        return self._or_none(read)
+        return self._or_none(key, read)
 
     def size(self, key: str) -> int | None:
         return self._or_none(
-            lambda s3: s3.head_object(Bucket=self.bucket, Key=self.prefix + key)["ContentLength"]
+            key,
+            lambda s3: s3.head_object(Bucket=self.bucket, Key=self.prefix + key)["ContentLength"],
         )
 
     def keys(self, under: str) -> list[tuple[str, int]]:
@@ -147,13 +148,18 @@ class Store:
         reply = self._call(lambda s3: s3.upload_part(**names, PartNumber=number, Body=block))
         return {"PartNumber": number, "ETag": reply["ETag"]}
 
-    def _or_none(self, work: Callable[[S3Client], T]) -> T | None:
+    def _or_none(self, key: str, work: Callable[[S3Client], T]) -> T | None:
         try:
             return self._try(work)
         except ClientError as error:
-            if _code(error) in {"NoSuchKey", "404", "NotFound"}:
+            if _code(error) in {"NoSuchKey", "404", "NotFound"} or self._is_absent(key, error):
                 return None
             raise StoreDown(str(error)) from error
+
+    def _is_absent(self, key: str, error: ClientError) -> bool:
+        """S3 says 403 for a missing key to a role that may list only under a prefix: so list."""
+        denied = _code(error) in {"AccessDenied", "403", "Forbidden"}
+        return denied and key not in [name for name, _ in self.keys(key)]
 
     def _unless(self, codes: set[str], work: Callable[[S3Client], object]) -> bool:
         try:

@@ -42,6 +42,8 @@ class Round:
     step: int | None
     final: bool
     outcome: str
+    status: dict[str, Any]
+    """What COMPLETE repeats, for whoever finds the job done later."""
     now: float
     until: float
     quiet_s: float
@@ -176,6 +178,7 @@ class Syncer:
             "sha256": hashlib.sha256(manifest).hexdigest(),
             "at": round_.now,
             "state": round_.outcome,
+            "status": round_.status | {"manifest_seq": self._seq, "synced_at": round_.now},
         }
         key, body = f"jobs/{self.job}/COMPLETE", json.dumps(said).encode()
         if self.store.put_new(key, body):

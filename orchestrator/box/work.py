@@ -18,10 +18,10 @@ LOG_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Prepared:
-    """`done`: an earlier life of this job has ended well, there's nothing to run."""
+    """`attempt`: how many there were before. `done`: the status of a life that ended well."""
 
     attempt: int
-    done: bool
+    done: dict[str, Any] | None
 
 
 def prepare(store: Store, root: Path, spec: JobSpec, here: frozenset[str]) -> Prepared:
@@ -31,8 +31,9 @@ def prepare(store: Store, root: Path, spec: JobSpec, here: frozenset[str]) -> Pr
     StoreDown, OSError.
     """
     place = Place(root, spec.name)
-    if inputs.outcome(store, spec.name) == "done":
-        return Prepared(0, done=True)
+    said = inputs.complete(store, spec.name)
+    if said.get("state") == "done":
+        return Prepared(0, done=said.get("status", {}))
     attempt, marker = 0, place.folder / "prepared"
     if not marker.exists():
         shutil.rmtree(place.work, ignore_errors=True)
@@ -43,7 +44,7 @@ def prepare(store: Store, root: Path, spec: JobSpec, here: frozenset[str]) -> Pr
     for name, item in spec.inputs.items():
         _bring(store, root, item, place.inputs / name, here)
     (place.folder / "job.json").write_text(json.dumps(job_json(spec, place), indent=1))
-    return Prepared(int(marker.read_text()), done=False)
+    return Prepared(int(marker.read_text()), done=None)
 
 
 def poll(store: Store, jobs: list[str]) -> dict[str, str]:

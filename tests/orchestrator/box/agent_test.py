@@ -165,6 +165,19 @@ def test_a_new_box_goes_on_from_what_the_lost_one_committed(rig: Rig) -> None:
     assert rig.file("train", "log.txt").count(b"from step") == 2
 
 
+def test_a_new_box_leaves_a_job_alone_that_was_done_and_runs_the_next(rig: Rig) -> None:
+    rig.trainer("train", steps=20)
+    rig.run()
+    before = rig.status("train")
+    for path in (rig.root / "jobs", rig.off):
+        path.rename(rig.root.parent / f"lost-{path.name}")
+    inputs = {"total": {"job": "train", "path": "out/total.txt"}}
+    rig.job("after", 'cp "$GPURUN_INPUTS/total" out/seen', inputs=inputs)
+    rig.run()
+    assert rig.status("train") == before | {"at": rig.status("train")["at"]}
+    assert rig.file("after", "out/seen") == b"%d" % TOTAL
+
+
 @pytest.mark.parametrize("word, state", [("done", "done"), ("failed", "blocked")])
 def test_a_job_waits_for_another_boxs_job_and_takes_its_results_verified(
     rig: Rig, word: str, state: str

@@ -26,12 +26,27 @@ def test_progress_follows_the_newest_line_and_keeps_the_final_one(tmp_path: Path
     assert (progress.step, progress.metrics) == (9, {"rise": 0.2})
 
 
-def test_an_unscored_reward_stays_none_and_what_is_no_number_is_left_out(tmp_path: Path) -> None:
+def test_an_unscored_reward_stays_none_and_what_is_no_plain_value_is_left_out(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"reward": null, "loss": NaN, "note": "x", "ok": true, "n": 2}\n')
+    path.write_text('{"reward": null, "loss": NaN, "note": [1], "n": 2, "word": "x"}\n')
     progress = Progress(path)
     progress.read()
-    assert progress.metrics == {"reward": None, "n": 2}
+    assert progress.metrics == {"reward": None, "n": 2, "word": "x"}
+
+
+def test_a_file_that_was_cut_back_to_a_checkpoint_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    progress = Progress(path)
+    say(
+        path, *({"step": step, "kind": "train"} for step in range(1, 9)), {"kind": "final", "x": 1}
+    )
+    progress.read()
+    (tmp_path / "fresh").write_text('{"step": 1}\n{"step": 2, "reward": 0.5}\n')
+    (tmp_path / "fresh").replace(path)
+    progress.read()
+    assert (progress.step, progress.metrics) == (2, {"reward": 0.5})
 
 
 def test_half_a_line_waits_and_a_broken_one_is_passed_over(tmp_path: Path) -> None:

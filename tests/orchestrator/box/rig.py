@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ PREFIX = f"runs/{RUN}/"
 TRAINER = Path(__file__).with_name("trainer.py")
 SHIELD = "GPURUN_TEST_RIG"
 T = TypeVar("T")
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 
 def until(look: Callable[[], T], within_s: float = 30) -> T:

@@ -45,6 +45,7 @@ class Desk:
     def sync(self, **changes: Any) -> Synced:
         now = time.time()
         base = {"attempt": 1, "step": 7, "final": False, "outcome": "", "quiet_s": 2.0}
+        base |= {"status": {"step": 7}}
         base |= {"now": now, "until": now + 60, "clock": time.time}
         return self.syncer.sync(Round(**(base | changes)))
 
@@ -108,6 +109,21 @@ def test_a_file_that_changes_under_the_upload_never_becomes_a_blob(desk: Desk) -
     with pytest.raises(Changed):
         desk.store.upload("jobs/train/blobs/0", path, "0" * 64, 1)
     assert desk.store.keys("jobs/train/blobs/") == []
+
+
+def test_a_file_that_grows_while_it_is_uploaded_waits_for_the_next_round(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, upload = desk.write("out/a", b"half"), desk.store.upload
+
+    def slow(key: str, source: Path, sha256: str, size: int) -> None:
+        upload(key, source, sha256, size)
+        path.write_bytes(b"half and half")
+
+    monkeypatch.setattr(desk.store, "upload", slow)
+    assert not desk.sync().whole
+    assert desk.store.keys("jobs/train/manifests/") == []
+    monkeypatch.undo()
 
 
 def test_a_large_file_goes_up_in_parts_and_a_changed_one_is_taken_back(
@@ -177,6 +193,7 @@ def test_complete_is_written_once_and_only_over_a_cut(desk: Desk) -> None:
     desk.write("out/a", b"a")
     desk.final("cut")
     assert desk.complete()["state"] == "cut"
+    assert desk.complete()["status"].items() >= {"step": 7, "manifest_seq": 1}.items()
     desk.syncer = desk.another_agent()
     desk.write("out/a", b"b")
     desk.final("done")
