@@ -110,14 +110,20 @@ def _make(root: Path, pins: Pins, requirements: Path, wheels: list[Path]) -> Non
 
 
 def _pip(base: str, venv: Path) -> list[str]:
-    """A pip that installs into the new environment; Debian's Python may lack the one inside."""
+    """A pip that installs into the new environment: the box's own, else one put inside.
+
+    Either may be missing: Debian's Python comes without ensurepip, and pip before 22.3 has no
+    `--python`.
+    """
     options = ["--isolated", "--disable-pip-version-check", "--no-input", "--no-cache-dir"]
+    python = str(venv / "bin" / "python")
+    _run([base, "-m", "venv", "--without-pip", str(venv)], CHECK_S)
     try:
-        _run([base, "-m", "venv", str(venv)], CHECK_S)
+        _run([base, "-m", "pip", "--python", python, "--version"], CHECK_S)
     except InstallFailed:
-        _run([base, "-m", "venv", "--clear", "--without-pip", str(venv)], CHECK_S)
-        return [base, "-m", "pip", "--python", str(venv / "bin" / "python"), *options]
-    return [str(venv / "bin" / "python"), "-m", "pip", *options]
+        _run([base, "-m", "venv", "--clear", str(venv)], CHECK_S)
+        return [python, "-m", "pip", *options]
+    return [base, "-m", "pip", "--python", python, *options]
 
 
 def _python(pins: Pins) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import subprocess
@@ -44,58 +45,70 @@ jobs:
 """
 
 
-@pytest.fixture
-def plan(tmp_path: Path) -> Plan:
-    project = tmp_path / "project"
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a runbook and what it names."""
+    desk = tmp_path_factory.mktemp("desk")
+    project = desk / "project"
     project.mkdir()
     (project / "train.py").write_text("print(1)\n")
     (project / ".gitignore").write_text("secret\n")
     (project / "secret").write_text("stays at home")
-    (tmp_path / "locked.txt").write_text("six==1.17.0 --hash=sha256:" + "0" * 64 + "\n")
-    (tmp_path / "pack.yaml").write_text(RUNBOOK)
-    runbook = load_runbook(tmp_path / "pack.yaml")
+    (desk / "locked.txt").write_text("six==1.17.0 --hash=sha256:" + "0" * 64 + "\n")
+    (desk / "pack.yaml").write_text(RUNBOOK)
+    return desk
+
+
+@pytest.fixture(scope="module")
+def plan(desk: Path) -> Plan:
+    runbook = load_runbook(desk / "pack.yaml")
     return make_plan(
         runbook, now=NOW, catalog=load_catalog(), cloud="aws", allow_stale_prices=True
     )
 
 
+@pytest.fixture(scope="module")
+def payload(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Payload:
+    return build(plan, tmp_path_factory.mktemp("payload"))
+
+
+@pytest.fixture(scope="module")
+def root(payload: Payload, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The payload as a box unpacks it."""
+    root = tmp_path_factory.mktemp("box")
+    with tarfile.open(payload.path) as packed:
+        packed.extractall(root, filter="data")
+    return root
+
+
 def build(plan: Plan, folder: Path) -> Payload:
-    folder.mkdir()
     return build_payload(plan, "pack-1", "bucket", host_private="KEY\n", folder=folder)
 
 
-def unpack(payload: Payload, to: Path) -> Path:
-    with tarfile.open(payload.path) as packed:
-        packed.extractall(to, filter="data")
-    return to
-
-
 def test_the_same_plan_gives_the_same_bytes_and_their_hash_is_the_name(
-    plan: Plan, tmp_path: Path
+    plan: Plan, payload: Payload, tmp_path: Path
 ) -> None:
-    one, two = build(plan, tmp_path / "1"), build(plan, tmp_path / "2")
+    one, two = payload, build(plan, tmp_path)
     assert one.path.read_bytes() == two.path.read_bytes()
     assert one.sha256 == two.sha256 == hashlib.sha256(one.path.read_bytes()).hexdigest()
     assert one.path.stat().st_size < 3_000_000
 
 
 def test_it_holds_what_a_box_needs_and_nothing_that_was_to_stay_at_home(
-    plan: Plan, tmp_path: Path
+    payload: Payload, root: Path
 ) -> None:
-    with tarfile.open(build(plan, tmp_path / "p").path) as packed:
+    with tarfile.open(payload.path) as packed:
         modes = {entry.name: entry.mode for entry in packed.getmembers()}
     wanted = {"boxes/big.json", "boxes/small.json", "pins/own-train.txt", "ssh/host_ed25519"}
     assert wanted | {"workdirs/train.tar.gz", "lib/agent_env/py.typed"} <= modes.keys()
     assert modes["ssh/host_ed25519"] == 0o600
     strangers = ("orchestrator/aws", "orchestrator/runner", "dist-info", "pyc", "data/ec2")
     assert not [name for name in modes if any(word in name for word in strangers)]
-    root = unpack(build(plan, tmp_path / "q"), tmp_path / "box")
     with tarfile.open(root / "workdirs" / "train.tar.gz") as workdir:
         assert workdir.getnames() == [".gitignore", "train.py"]
 
 
-def test_a_box_reads_its_spec_as_the_plan_meant_it(plan: Plan, tmp_path: Path) -> None:
-    root = unpack(build(plan, tmp_path / "p"), tmp_path / "box")
+def test_a_box_reads_its_spec_as_the_plan_meant_it(desk: Path, root: Path) -> None:
     big = read_spec(root / "boxes" / "big.json")
     assert (big.run, big.bucket, big.prefix) == ("pack-1", "bucket", "runs/pack-1/")
     assert big.poweroff_at == NOW.timestamp() + 2 * 3600
@@ -104,7 +117,7 @@ def test_a_box_reads_its_spec_as_the_plan_meant_it(plan: Plan, tmp_path: Path) -
     (train,) = big.jobs
     assert (train.results, train.retries) == (("out", "plots/final.png"), 3)
     own = big.pins[train.pins or ""]
-    assert (root / own.file).read_bytes() == (tmp_path / "locked.txt").read_bytes()
+    assert (root / own.file).read_bytes() == (desk / "locked.txt").read_bytes()
     assert hashlib.sha256((root / own.file).read_bytes()).hexdigest() == own.sha256
     (summing,) = read_spec(root / "boxes" / "small.json").jobs
     assert (summing.waits_for, summing.pins, summing.workdir) == (("train",), None, None)
@@ -112,8 +125,7 @@ def test_a_box_reads_its_spec_as_the_plan_meant_it(plan: Plan, tmp_path: Path) -
     assert said["cloud_at"] > said["poweroff_at"]
 
 
-def test_the_agents_boto3_works_on_a_python_that_has_none(plan: Plan, tmp_path: Path) -> None:
-    root = unpack(build(plan, tmp_path / "p"), tmp_path / "box")
+def test_the_agents_boto3_works_on_a_python_that_has_none(root: Path) -> None:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     script = f"""
@@ -142,3 +154,12 @@ print(store.keys(""), store.get("x"), store.get("y"))
     finally:
         server.stop()
     assert (done.stdout, done.stderr) == ("[('x', 1)] b'1' None\n", "")
+
+
+def test_what_runs_on_a_box_needs_nothing_newer_than_python_3_10(root: Path) -> None:
+    newer = {"tomllib", "StrEnum", "UTC", "assert_never", "Self", "TaskGroup", "ExceptionGroup"}
+    for path in (root / "agent" / "orchestrator").rglob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 10))
+        words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        words |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not words & newer, path

@@ -35,7 +35,9 @@ def save(step, total):
 
 def say(**line):
     with Path(os.environ["GPURUN_METRICS"]).open("a") as file:
-        file.write(json.dumps({"t": time.time(), "max_steps": STEPS, **line}) + "\n")
+        file.write(
+            json.dumps({"t": time.time(), "pid": os.getpid(), "max_steps": STEPS, **line}) + "\n"
+        )
 
 
 saved = complete()

@@ -134,7 +134,7 @@ def test_a_box_whose_agent_dies_again_and_again_says_so_and_powers_off(machine: 
 def test_the_power_off_comes_in_time_when_everything_that_watches_is_dead(
     machine: Machine,
 ) -> None:
-    plan = machine.plan(sleep_s=60, began_s_ago=88)
+    plan = machine.plan(sleep_s=60, began_s_ago=93)
     ends_at = plan.box(BOX).poweroff_at.timestamp()
     process = machine.boot("set -x\n" + machine.script(plan, "0" * 64))
     until(lambda: (machine.rig.root / "fetch.py").exists())
