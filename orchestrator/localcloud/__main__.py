@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 from orchestrator.errors import CloudError
-from orchestrator.localcloud import daemon
+from orchestrator.localcloud import drivers
+from orchestrator.localcloud.state import only_one
 from orchestrator.settings import Settings
 
 
-def options(argv: list[str]) -> daemon.DaemonOptions:
+def _parsed(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="orchestrator.localcloud", description=__doc__)
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0)
@@ -21,20 +22,30 @@ def options(argv: list[str]) -> daemon.DaemonOptions:
     parser.add_argument("--wheels", type=Path, default=Settings().wheels)
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--as-root", action="store_true")
-    asked = vars(parser.parse_args(argv))
-    for name in ("home", "wheels"):
-        asked[name] = asked[name].absolute() if asked[name] is not None else None
-    return daemon.DaemonOptions(**asked)
+    return parser.parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
-    daemon.set_up_logging()
+    asked = _parsed(argv)
     try:
-        daemon.run(options(argv))
+        driver = drivers.choose(asked.driver, as_root=asked.as_root)
+        with only_one(asked.home):
+            _run(asked, driver)
     except CloudError as wrong:
         sys.stderr.write(f"{wrong}\n")
         return wrong.exit_code
     return 0
+
+
+def _run(asked: argparse.Namespace, driver: drivers.Driver) -> None:
+    # moto takes seconds to import: a cloud that can't start says so before.
+    from orchestrator.localcloud import daemon  # noqa: PLC0415
+
+    daemon.set_up_logging()
+    wheels = asked.wheels and Path(asked.wheels).absolute()
+    home = asked.home.absolute()
+    options = daemon.DaemonOptions(home=home, port=asked.port, wheels=wheels, region=asked.region)
+    daemon.run(options, driver)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ from orchestrator.localcloud.rules.settings import StrictRules, system_now
 from orchestrator.localcloud.state import (
     CloudState,
     folder_of,
-    only_one,
     remove_state,
     write_state,
 )
@@ -49,24 +48,20 @@ _CONSOLE_BYTES = 64 << 10
 
 @dataclass(frozen=True, kw_only=True)
 class DaemonOptions:
-    """What the command line says."""
+    """How one cloud runs."""
 
     home: Path
-    port: int = 0
-    driver: str = "auto"
-    wheels: Path | None = None
-    region: str = "us-east-1"
-    as_root: bool = False
+    port: int
+    wheels: Path | None
+    region: str
 
 
-def run(options: DaemonOptions) -> None:
-    """Serve until SIGTERM or SIGINT. Raises CloudError when there is no way to run boxes."""
-    driver = drivers.choose(options.driver, as_root=options.as_root)
-    with only_one(options.home):
-        try:
-            asyncio.run(_Cloud(options, driver).live())
-        finally:
-            remove_state(options.home)
+def run(options: DaemonOptions, driver: drivers.Driver) -> None:
+    """Serve until SIGTERM or SIGINT; the caller holds the home's lock."""
+    try:
+        asyncio.run(_Cloud(options, driver).live())
+    finally:
+        remove_state(options.home)
 
 
 class _Cloud:

@@ -177,10 +177,23 @@ class LocalCloud:
         iam.add_role_to_instance_profile(InstanceProfileName="box", RoleName="box")
 
 
-def start(home: Path, **options: Any) -> LocalCloud:
-    cloud = LocalCloud(home, process.start(home, **options))
+def find(home: Path) -> LocalCloud:
+    """The cloud that runs from this home, made ready for boxes."""
+    state = process.status(home)
+    assert state is not None
+    cloud = LocalCloud(home, state)
     cloud.prepare()
     return cloud
+
+
+def start(home: Path, **options: Any) -> LocalCloud:
+    process.start(home, **options)
+    return find(home)
+
+
+@pytest.fixture(scope="session")
+def find_cloud() -> Callable[[Path], LocalCloud]:
+    return find
 
 
 @pytest.fixture(scope="session")

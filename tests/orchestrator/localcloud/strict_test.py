@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,9 +40,7 @@ class Cloud:
         self.rules, self.clock = rules, clock
 
     def __getattr__(self, service: str) -> Any:
-        made = client({"quotas": "service-quotas"}.get(service, service))
-        setattr(self, service, made)
-        return made
+        return client({"quotas": "service-quotas"}.get(service, service))
 
     def pass_time(self, seconds: float) -> None:
         self.clock.now += timedelta(seconds=seconds)
@@ -84,7 +83,9 @@ class Cloud:
         return self.scheduler.create_schedule(**{**spec, **extra})["ScheduleArn"]
 
 
+@cache
 def client(name: str) -> Any:
+    """Made once: moto answers a client through every block that it is used in."""
     config = Config(retries={"total_max_attempts": 1, "mode": "standard"})
     keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
     return boto3.client(name, region_name=REGION, config=config, **keys)
