@@ -61,7 +61,8 @@ def open_run(run_id: str, cloud: CloudName) -> Opened:
     Raises:
         RunNotFound: no bucket of this account has it.
     """
-    bucket = find_run_bucket(open_cloud(cloud), check_run_id(run_id))
+    check_run_id(run_id)
+    bucket = find_run_bucket(open_cloud(cloud), run_id)
     return Opened(bucket.session, bucket, read_record(bucket, run_id))
 
 

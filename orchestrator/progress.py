@@ -231,10 +231,10 @@ def _misses(job: PlannedJob, metrics: dict[str, Any]) -> list[str]:
     words = []
     for name, wanted in job.expect.items():
         value = metrics.get(name)
-        if value is None:
+        if not isinstance(value, int | float):
             words.append(f"{name} was not reported")
-        elif wanted.min is not None and value < float(wanted.min):
-            words.append(f"{name} {value:g} is under {wanted.min}")
-        elif wanted.max is not None and value > float(wanted.max):
-            words.append(f"{name} {value:g} is over {wanted.max}")
+        elif not wanted.holds(value):
+            ends = (wanted.min, wanted.max)
+            low, high = ("…" if end is None else str(end) for end in ends)
+            words.append(f"{name} {value:g} is outside {low} to {high}")
     return words

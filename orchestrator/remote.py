@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import io
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import paramiko
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fabric import Config, Connection
 from invoke.exceptions import CommandTimedOut, UnexpectedExit
 
+from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import RemoteError
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 SSH_USER = "ubuntu"
 _CONNECT_S = 5
+_AGAIN_S = 1
+_FINAL = (paramiko.AuthenticationException, paramiko.BadHostKeyException)
 # A banner that never comes is logged by paramiko with a traceback; the caller gets RemoteError.
 logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
 
@@ -71,6 +75,9 @@ class Remote:
     private_key: str
     host_key: str
     """Public half of the box's host key, OpenSSH format."""
+    boot_s: float = 60
+    """How long a box that doesn't answer yet is tried again."""
+    clock: Clock = field(default_factory=SystemClock)
 
     def run(self, command: str, *, timeout_s: float = 60) -> Answer:
         """Run a command to its end.
@@ -98,15 +105,22 @@ class Remote:
             return int(connection.shell().exited)
 
     def _connected(self) -> AbstractContextManager[Any]:
-        connection = self._connection()
-        try:
-            connection.open()
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            raise RemoteError(
-                f"No SSH to {self.host}:{self.port}: {error or type(error).__name__}",
-                hint="It may be booting, or gone: gpurun status RUN. Results don't need SSH.",
-            ) from error
-        return connection  # type: ignore[no-any-return]  # fabric is untyped
+        """A box that boots refuses, or doesn't greet: tried again; a wrong key is not."""
+        until = self.clock.now() + timedelta(seconds=self.boot_s)
+        while True:
+            connection = self._connection()
+            try:
+                connection.open()
+            except (OSError, EOFError, paramiko.SSHException) as error:
+                connection.close()
+                if isinstance(error, _FINAL) or self.clock.now() > until:
+                    raise RemoteError(
+                        f"No SSH to {self.host}:{self.port}: {error or type(error).__name__}",
+                        hint="Is it there? gpurun status RUN. Results don't need SSH.",
+                    ) from error
+                self.clock.sleep(_AGAIN_S)
+            else:
+                return connection  # type: ignore[no-any-return]  # fabric is untyped
 
     def _connection(self) -> Any:
         config = Config(overrides={"run": {"in_stream": False}, "load_ssh_configs": False})

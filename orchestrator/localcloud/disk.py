@@ -34,7 +34,14 @@ def python() -> Path:
 def build(spec: BoxSpec, guest: dict[str, Any]) -> Path:
     """Write the box's folders; returns the root. `guest` is what its pid 1 reads."""
     root = spec.folder / "root"
-    for name in (*VOLUME, "usr-local", "var/log", "var/lib/cloud/instance", "home/ubuntu/.ssh"):
+    for name in (
+        *VOLUME,
+        "usr-local",
+        "var/log",
+        "var/lib/cloud/instance",
+        "home/ubuntu/.ssh",
+        "etc/ssh",
+    ):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
     _copy_host_files(root / "etc")

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+# A half-closed connection leaves nothing but the loop's weak reference to its task.
+_carrying: set[asyncio.Task[None]] = set()
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -19,13 +21,25 @@ def joined_to(connect: Callable[[], Awaitable[Pair]]) -> Handler:
         except OSError:
             writer.transport.abort()  # to the caller: refused or reset, as while a machine boots
             return
+        task = asyncio.ensure_future(_both(reader, writer, far_reader, far_writer))
+        _carrying.add(task)
+        task.add_done_callback(_carrying.discard)
         try:
-            await asyncio.gather(_carry(reader, far_writer), _carry(far_reader, writer))
+            await task
         finally:
             writer.close()
             far_writer.close()
 
     return handle
+
+
+async def _both(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    far_reader: asyncio.StreamReader,
+    far_writer: asyncio.StreamWriter,
+) -> None:
+    await asyncio.gather(_carry(reader, far_writer), _carry(far_reader, writer))
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
