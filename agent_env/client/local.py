@@ -98,7 +98,13 @@ def _spawn(options: list[str], announce: int, log: Path | None) -> subprocess.Po
     output = log.open("ab") if log else None
     try:
         return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stderr=output, pass_fds=[announce], env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stderr=output,
+            pass_fds=[announce],
+            env=environment,
+            # A signal to the trainer's group asks the trainer to stop, not the server under it.
+            process_group=0,
         )
     finally:
         if output is not None:

@@ -74,7 +74,7 @@ class Job(BaseModel, Generic[C]):
         if "model" not in self.inputs:
             raise ConfigError(["config.model: 'input', but the job has no input named 'model'"])
         folder = self.inputs["model"]
-        if not (folder / "config.json").is_file():
+        if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
             raise JobFailed(f"the job's input 'model' is no model: no config.json in {folder}")
         return str(folder)
 

@@ -96,7 +96,7 @@ def arguments(config: ProgramConfig, out: Path, **more: Any) -> dict[str, Any]:
         "disable_tqdm": True,
         "use_cpu": not gpu,
         "bf16": gpu,
-        "gradient_checkpointing": False,
+        "gradient_checkpointing": gpu,
         "dataloader_pin_memory": False,
         # The order of the rows is decided here, in `training_order`: a run that goes on from a
         # checkpoint then sees the rows it would have seen.
