@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,16 +70,19 @@ def box_environment(spec: BoxSpec, **extra: str) -> dict[str, str]:
 
 
 async def delete_folder(folder: Path) -> None:
-    """Delete a box's disk, off the event loop."""
-    await asyncio.to_thread(shutil.rmtree, folder, onerror=_make_writable)
+    """Delete a box's disk, off the event loop; one that isn't there is deleted already."""
+    await asyncio.to_thread(_delete, folder)
 
 
-def _make_writable(function: Callable[[str], object], path: str, _error: object) -> None:
-    """A folder that its owner can't write into hinders nobody but rmtree."""
-    target = Path(path)
-    if not target.exists():
+def _delete(folder: Path) -> None:
+    if not folder.exists():
         return
-    for each in (target.parent, target):
-        if not each.is_symlink():
-            each.chmod(0o700)
-    function(path)
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:  # folders that their owner may not write into
+        for parent, _, _ in os.walk(folder):
+            Path(parent).chmod(0o700)
+            for child in Path(parent).iterdir():
+                if child.is_dir() and not child.is_symlink():
+                    child.chmod(0o700)
+        shutil.rmtree(folder)

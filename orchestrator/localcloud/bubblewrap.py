@@ -50,6 +50,14 @@ class BubblewrapBox:
         self.ssh_port = 0
 
     async def start(self) -> None:
+        try:
+            await self._boot()
+        except (OSError, BoxFailed) as wrong:
+            self.kill()
+            self._close_ways()
+            raise BoxFailed(str(wrong)) from wrong
+
+    async def _boot(self) -> None:
         root = await asyncio.to_thread(disk.build, self._spec, self._guest_file())
         await self._open_ways()
         told, tell = os.pipe()
@@ -124,12 +132,17 @@ class BubblewrapBox:
     async def ended(self) -> Outcome:
         await self._process.wait()
         await _gone(self._pid1)
-        for server in self._servers:
-            server.close()
-        os.close(self._host_fd)
+        self._close_ways()
         if (self._spec.folder / "host" / "powered-off").exists():
             return Outcome.POWERED_OFF
         return Outcome.KILLED if self._killed else Outcome.FAILED
+
+    def _close_ways(self) -> None:
+        for server in self._servers:
+            server.close()
+        if self._host_fd >= 0:
+            os.close(self._host_fd)
+            self._host_fd = -1
 
     def kill(self) -> None:
         self._killed = True

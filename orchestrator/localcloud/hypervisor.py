@@ -138,12 +138,12 @@ class Hypervisor:
             self._spawn(self._buried(instance))
 
     async def _live(self, instance: Any, spec: BoxSpec, box: Box) -> None:
-        spec.folder.mkdir(parents=True)
         try:
+            spec.folder.mkdir(parents=True)
             await box.start()
             await self._record(self._mark_running, instance, box)
             outcome = await box.ended()
-        except BoxFailed as wrong:
+        except (BoxFailed, OSError) as wrong:
             _log.error("%s didn't start: %s", instance.id, wrong)
             outcome = Outcome.FAILED
         del self._boxes[instance.id]

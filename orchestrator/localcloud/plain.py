@@ -34,21 +34,25 @@ class PlainBox:
         self.ssh_port = 0
 
     async def start(self) -> None:
+        try:
+            await self._boot()
+        except OSError as wrong:
+            self._close_ways()
+            raise BoxFailed(str(wrong)) from wrong
+
+    async def _boot(self) -> None:
         imds_port = await self._open_ways()
         keeper = self._write_files(imds_port)
         argv = [sys.executable, "-B", "-m", "orchestrator.localcloud.guest.keeper", str(keeper)]
         with self._spec.console.open("ab") as console:
-            try:
-                self._process = await asyncio.create_subprocess_exec(
-                    *argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=console,
-                    stderr=console,
-                    env={"PYTHONPATH": str(_PACKAGE_ROOT), **_marker_variable(self._marker)},
-                    start_new_session=True,
-                )
-            except OSError as wrong:
-                raise BoxFailed(str(wrong)) from wrong
+            self._process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env={"PYTHONPATH": str(_PACKAGE_ROOT), **_marker_variable(self._marker)},
+                start_new_session=True,
+            )
         if self._killed:
             self.kill()
 
@@ -127,11 +131,14 @@ class PlainBox:
     async def ended(self) -> Outcome:
         await self._process.wait()
         await asyncio.to_thread(end_family, self._process.pid, self._marker)
-        for server in self._servers:
-            server.close()
+        self._close_ways()
         if (self._spec.folder / "powered-off").exists():
             return Outcome.POWERED_OFF
         return Outcome.KILLED if self._killed else Outcome.FAILED
+
+    def _close_ways(self) -> None:
+        for server in self._servers:
+            server.close()
 
     def kill(self) -> None:
         self._killed = True

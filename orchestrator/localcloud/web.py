@@ -29,6 +29,8 @@ from orchestrator.localcloud.meter import Meter
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/\d+/[^/]+/([a-z0-9-]+)/")
+# A page open in a browser on this machine could otherwise launch boxes here.
+_LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?")
 _FORM = "application/x-www-form-urlencoded"
 _DENIED = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code>'
@@ -55,6 +57,8 @@ class CloudApp:
 
     def __call__(self, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
+        if "HTTP_ORIGIN" in environ or not _LOOPBACK.fullmatch(environ.get("HTTP_HOST", "")):
+            return _reply(start, "403 Forbidden", "not for web pages", "text/plain")
         if path.startswith("/_gpurun/"):
             return self._own_route(path, environ, start)
         access_key, service = _signer(environ)

@@ -284,6 +284,17 @@ def test_ssh_reaches_the_box_by_its_tag_with_the_key_known_in_advance(cloud: Loc
     cloud.terminate(box)
 
 
+def test_a_box_that_cannot_boot_ends_and_says_why(cloud: LocalCloud, wheels: Path) -> None:
+    away = wheels.rename(wheels.with_name("away"))
+    try:
+        box = cloud.launch("true")
+        ended = cloud.wait(box, "terminated")
+    finally:
+        away.rename(wheels)
+    assert ended["StateReason"]["Code"] == "Server.InternalError"
+    assert "Can't find source path" in cloud.console(box)
+
+
 def test_a_box_that_cannot_be_priced_is_not_launched(cloud: LocalCloud) -> None:
     with pytest.raises(cloud.ec2.exceptions.ClientError, match="can't bill"):
         cloud.launch("true", InstanceType="t3.micro")

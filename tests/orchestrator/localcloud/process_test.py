@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +102,13 @@ def test_a_cloud_that_cannot_start_says_why(
     with pytest.raises(CloudError, match="didn't start") as caught:
         process.start(tmp_path, driver="bwrap")
     assert "apt-get install bubblewrap" in caught.value.hint
+
+
+@pytest.mark.parametrize("header", [{"Origin": "https://example.org"}, {"Host": "example.org"}])
+def test_a_web_page_is_not_answered(cloud: LocalCloud, header: dict[str, str]) -> None:
+    request = urllib.request.Request(f"{cloud.state.url}/_gpurun/health", headers=header)
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(request, timeout=10)
 
 
 def test_capacity_and_quota_can_be_turned_while_it_runs(cloud: LocalCloud) -> None:
