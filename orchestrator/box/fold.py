@@ -8,6 +8,7 @@ from orchestrator.box.inputs import InputMissing
 from orchestrator.box.install import NoGpu
 from orchestrator.box.lanes import Outcome
 from orchestrator.box.state import BROKEN, DONE, READY, Job, State
+from orchestrator.box.store import StoreDown
 from orchestrator.box.sync import Synced
 from orchestrator.box.work import Prepared
 
@@ -54,7 +55,7 @@ def _prepared(job: Job, outcome: Outcome, now: float) -> Job | None:
     job.reason, job.prepare_after = str(error), now + backoff_s(job.prepare_tries + 1)
     if isinstance(error, InputMissing):
         job.prepare_tries = TRIES
-    elif isinstance(error, OSError):
+    elif not isinstance(error, StoreDown):
         job.prepare_tries += 1
     return None
 

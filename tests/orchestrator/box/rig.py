@@ -18,10 +18,13 @@ from typing import Any, TypeVar
 import boto3
 from moto.server import ThreadedMotoServer
 
+from orchestrator.box import spec
+
 RUN, BOX, BUCKET, REGION = "test-261129-120000-abcd", "l4", "gpurun-test", "us-east-1"
 PREFIX = f"runs/{RUN}/"
 TRAINER = Path(__file__).with_name("trainer.py")
 SHIELD = "GPURUN_TEST_RIG"
+PACKAGES = str(Path(spec.__file__).parents[2])
 T = TypeVar("T")
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
@@ -111,7 +114,7 @@ class Rig:
                     *(sys.executable, "-m", "orchestrator.box", "--box", BOX),
                     *("--root", str(self.root), "--end-with", str(self.poweroff_script())),
                 ],
-                env=self.environment(),
+                env=self.environment() | {"PYTHONPATH": PACKAGES},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

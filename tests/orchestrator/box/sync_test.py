@@ -155,6 +155,24 @@ def test_a_checkpoint_is_listed_whole_or_not_at_all(desk: Desk) -> None:
     assert desk.listed(2) == whole | {name.replace("-5", "-9") for name in whole}
 
 
+def test_a_checkpoint_that_changes_while_it_is_uploaded_waits_for_the_next_round(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.write("out/checkpoint-5/trainer_state.json", b"{}")
+    upload = desk.store.upload
+
+    def slow(key: str, source: Path, sha256: str, size: int) -> None:
+        upload(key, source, sha256, size)
+        desk.write("out/checkpoint-5/optimizer.pt", b"late")
+
+    monkeypatch.setattr(desk.store, "upload", slow)
+    assert not desk.sync().whole
+    assert desk.store.keys("jobs/train/manifests/") == []
+    monkeypatch.undo()
+    desk.syncer = desk.another_agent()
+    assert desk.sync().whole
+
+
 def test_what_gets_there_before_the_time_is_up_is_committed_with_whole_checkpoints_only(
     desk: Desk,
 ) -> None:
