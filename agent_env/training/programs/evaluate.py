@@ -22,7 +22,7 @@ def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
     config = job.config
     metrics = MetricsFile(job.metrics, max_steps=1)
     metrics.cut_back(-1)
-    with open_env(config, sessions=config.batch) as env:
+    with open_env(config, sessions=max(config.batch, config.samples)) as env:
         rows = task_rows(env, config.split, config.tasks)
         model, tokenizer = learner.load(job.model_source, config)
         judge = evaluator(

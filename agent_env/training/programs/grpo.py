@@ -22,7 +22,8 @@ def run(job: Job[GrpoConfig], stop: StopRequest) -> None:
     """Train to the last step, or raise Stopped after a checkpoint."""
     config = job.config
     metrics = MetricsFile(job.metrics, max_steps=config.steps)
-    with open_env(config, sessions=max(config.batch, config.rollouts_per_step)) as env:
+    sessions = max(config.rollouts_per_step, config.batch, config.eval_samples)
+    with open_env(config, sessions=sessions) as env:
         trainer = _trainer(job, env, metrics, stop)
         _learn(trainer, job, metrics, stop)
     metrics.append("final", config.steps, _summary(metrics, config.steps), datetime.now(UTC))

@@ -32,7 +32,8 @@ def run(job: Job[SftConfig], stop: StopRequest) -> None:
     seed_everything(config.seed)
     metrics = MetricsFile(job.metrics, max_steps=config.steps)
     metrics.cut_back(-1)
-    with open_env(config, sessions=config.batch + 1) as env:
+    # One more than the eval needs: the expert's environment stays open beside it.
+    with open_env(config, sessions=1 + max(config.batch, config.eval_samples)) as env:
         talks, tools = _play(config, env)
         model, tokenizer = _student(job, talks, tools)
         examples = [_example(config, tokenizer, tools, talk) for talk in talks]

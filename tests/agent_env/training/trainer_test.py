@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from trl import GRPOConfig
@@ -11,10 +12,45 @@ from trl import GRPOConfig
 from agent_env.training.config import GrpoConfig, UnslothConfig
 from agent_env.training.job import JobFailed
 from agent_env.training.learner import step_arguments
+from agent_env.training.metrics import MetricsFile
+from agent_env.training.progress import Progress
+from agent_env.training.rollouts import Recorder
 from agent_env.training.trainer import arguments, eval_arguments, training_order
 from agent_env.training.unsloth import load_model, trl_defaults
 
 pytestmark = pytest.mark.trl
+
+
+class Lost:
+    def get_reward(self) -> float | None:
+        return None
+
+
+class Scored:
+    def get_reward(self) -> float | None:
+        return 1.0
+
+
+def log_steps(progress: Progress, *environments: object) -> None:
+    """One training step for each environment, as the trainer reports them."""
+    for step, environment in enumerate(environments, start=1):
+        progress.recorder(completions=[""], environments=[environment])
+        progress.on_log(None, SimpleNamespace(global_step=step), None, logs={"reward": None})
+
+
+def test_a_run_ends_when_no_rollout_of_several_steps_in_a_row_was_scored(tmp_path: Path) -> None:
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", max_steps=9)
+    progress = Progress(metrics, Recorder(), unscored_steps=2)
+    log_steps(progress, Lost(), Scored(), Lost())
+    with pytest.raises(JobFailed, match="2 steps in a row"):
+        log_steps(progress, Lost())
+    assert [line["unscored"] for line in metrics.lines()] == [1, 0, 1, 1]
+
+
+def test_a_program_may_train_through_any_number_of_lost_steps(tmp_path: Path) -> None:
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", max_steps=9)
+    log_steps(Progress(metrics, Recorder()), *[Lost()] * 5)
+    assert [line["reward"] for line in metrics.lines()] == [None] * 5
 
 
 def test_every_default_that_unsloth_replaces_is_spelled_out_as_trl_has_it() -> None:
