@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.aws.gateways import main_table
-from orchestrator.aws.network import delete_network, ensure_network
+from orchestrator.aws.network import delete_network, ensure_network, find_vpcs
 from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags, as_map, of_run
 from orchestrator.aws.zones import offered_zones
@@ -63,7 +63,7 @@ def test_building_goes_on_where_it_was_killed(
 
 def test_a_twin_that_shows_up_late_does_not_move_the_run(session: Session, tags: RunTags) -> None:
     first = ensure_network(session, tags, ZONES, CALLER)
-    for _ in range(3):
+    while find_vpcs(session, RUN)[0] == first.vpc_id:
         session.client("ec2").create_vpc(
             CidrBlock="10.71.0.0/16", TagSpecifications=tags.spec("vpc", role="vpc")
         )

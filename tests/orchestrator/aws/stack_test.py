@@ -217,6 +217,15 @@ def test_credentials_that_expire_are_never_taken_for_an_empty_account(
         leftovers(stack.session, RUN)
 
 
+def test_credentials_that_expire_half_way_end_the_teardown_at_once(
+    stack: Stack, clock: FakeClock
+) -> None:
+    whole(stack)
+    with refuse(stack.session, "DeleteSubnet", "RequestExpired"), pytest.raises(CredentialsError):
+        teardown(stack.session, RUN, clock.now())
+    assert teardown(stack.session, RUN, clock.now()) == []
+
+
 @pytest.mark.parametrize("wild", ["*", "demo-*", "?emo-261129-190000-ab2c", "", "../x"])
 def test_a_pattern_is_not_a_run_id(stack: Stack, clock: FakeClock, wild: str) -> None:
     whole(stack)
