@@ -22,8 +22,9 @@ def main() -> int:
     parser.add_argument("--end-with", required=True, help="command that ends the box")
     options = parser.parse_args()
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr, force=True
+        level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr, force=True
     )
+    logging.getLogger("gpurun").setLevel(logging.INFO)
     spec = read_spec(options.root / "boxes" / f"{options.box}.json")
     clock = Clock(not_before=spec.planned_at)
     wheels = os.environ.get("GPURUN_WHEELS")

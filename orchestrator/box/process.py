@@ -123,14 +123,15 @@ class Process:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._group = self._popen.pid
+        self._place, self._group = place, self._popen.pid
         place.pid_file.write_text(json.dumps([self._group, started_ticks(self._group)]))
 
     def exit_code(self) -> int | None:
-        """None while it runs; once it has ended, what it left behind in its group is killed."""
+        """None while it runs; once it has ended, what it left behind is killed."""
         code = self._popen.poll()
         if code is not None:
             signal_group(self._group, signal.SIGKILL)
+            end_strays(self._place)
         return code
 
     def stop(self, *, hard: bool) -> None:
@@ -146,10 +147,20 @@ def end_leftover(place: Place, patience_s: float = 10.0) -> bool:
     if ticks is None or started_ticks(pid) != ticks:
         return False
     signal_group(pid, signal.SIGKILL)
+    end_strays(place)
     end = time.monotonic() + patience_s
     while started_ticks(pid) == ticks and time.monotonic() < end:
         time.sleep(0.05)
     return True
+
+
+def end_strays(place: Place) -> None:
+    """Kill what left the job's session, known by its environment: nothing may write any more."""
+    mark = f"GPURUN_OUT={place.work / 'out'}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def started_ticks(pid: int) -> int | None:

@@ -13,6 +13,8 @@ import pytest
 
 from .rig import PREFIX, Rig, until
 
+pytestmark = pytest.mark.slow
+
 TOTAL = sum(range(21))
 
 

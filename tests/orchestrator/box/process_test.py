@@ -60,10 +60,11 @@ def test_a_job_gets_its_places_and_its_interpreter_but_no_way_to_end_the_box(
     assert on_gpu["UNSLOTH_DISABLE_CPU_FALLBACK"] == "1"
 
 
-def test_what_a_job_leaves_behind_in_its_group_is_killed_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", ["", "setsid "])
+def test_what_a_job_leaves_behind_is_killed_with_it(tmp_path: Path, apart: str) -> None:
     place = Place(tmp_path, "grpo")
-    command = ["bash", "-c", "sleep 60 & echo $! >child; exit 3"]
-    process = Process(place, command, os.environ)
+    command = ["bash", "-c", f"{apart}bash -c 'echo $$ >child; exec sleep 60' & sleep 1; exit 3"]
+    process = Process(place, command, {**os.environ, "GPURUN_OUT": str(place.work / "out")})
     assert until(lambda: process.exit_code()) == 3
     child = int((place.work / "child").read_text())
     until(lambda: started_ticks(child) is None)

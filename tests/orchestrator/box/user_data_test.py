@@ -25,6 +25,8 @@ from orchestrator.runbook import load_runbook
 
 from .rig import BOX, BUCKET, RUN, Rig, until
 
+pytestmark = pytest.mark.slow
+
 RUNBOOK = """
 name: test
 cap_usd: 10
