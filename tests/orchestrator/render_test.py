@@ -128,3 +128,10 @@ def test_a_name_that_the_template_doesnt_get_is_an_error_and_not_empty_text() ->
 def test_a_script_holds_no_credentials(tmp_path: Path) -> None:
     for case in CASES:
         assert not re.search(r"AKIA|ASIA|PRIVATE KEY", render(tmp_path, case))
+
+
+def test_a_page_escapes_what_a_script_must_not() -> None:
+    environment = _environment()
+    assert callable(environment.autoescape)
+    assert environment.autoescape("report.html.j2")
+    assert not environment.autoescape("user_data.sh.j2")
