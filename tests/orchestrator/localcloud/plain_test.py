@@ -121,3 +121,9 @@ def test_without_bubblewrap_the_fallback_is_taken_and_a_demand_for_it_fails(
     assert drivers.choose("auto", as_root=False) is drivers.PROCESS
     with pytest.raises(CloudError, match="bwrap isn't installed"):
         drivers.choose("bwrap", as_root=False)
+
+
+def test_user_data_rendered_for_plain_boxes_may_run_and_the_other_may_not() -> None:
+    golden = Path(__file__).parents[2] / "golden"
+    assert hostwords.refusal((golden / "process.sh").read_bytes()) == ""
+    assert hostwords.refusal((golden / "bwrap.sh").read_bytes()) != ""
