@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-SECONDS = 150
+SECONDS = 200
+WHEELS = Path(__file__).resolve().parents[3] / ".wheels"
 TRAINER = Path(__file__).with_name("trainer.py")
 DIES_AT = Path(__file__).with_name("dies_at.py")
 
@@ -61,7 +62,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     """The environment that leads to one local cloud, which ends with the tests."""
     home = tmp_path_factory.mktemp("account")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "GPURUN_"))}
-    env["GPURUN_HOME"] = str(home)
+    env |= {"GPURUN_HOME": str(home), "GPURUN_WHEELS": str(WHEELS)}
     start = [sys.executable, "-m", "orchestrator.cli", "cloud", "start"]
     subprocess.run(start, env=env, check=True, timeout=60)
     yield env
