@@ -80,8 +80,11 @@ class Runner:
         try:
             self._launch_missing(self._unlaunched())
         except (CapacityError, QuotaError, LaunchError):
+            taken_down = self._tearing_down()  # `down` came meanwhile, and so it failed
             self.finish()
-            raise
+            if not taken_down:
+                raise
+            return
         self._arm_alive()
         if self._tearing_down():  # `down` came meanwhile and may have listed too early
             self.finish()
