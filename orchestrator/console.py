@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,7 +14,7 @@ from rich.text import Text
 from orchestrator.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from orchestrator.bill import Bill
     from orchestrator.plan import Plan
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Columns of a table must not fold when a person pipes the output into a file.
 _PLAIN_WIDTH = 118
+_STEP_LINES_EVERY = timedelta(seconds=10)
 _STATE_STYLE = {"done": "green", "failed": "red", "cut": "red", "blocked": "red"}
 
 
@@ -48,7 +49,19 @@ def clock(at: datetime) -> str:
 def plan_view(plan: Plan) -> Group:
     """Boxes with price and deadlines, jobs, and the sum against the cap."""
     boxes = Table(title=f"Plan {plan.name} · {plan.cloud} · {plan.region}", title_justify="left")
-    for name in ("box", "instance", "GPU", "$/h", "hours", "drain", "power-off", "cloud", "disk"):
+    names = (
+        "box",
+        "instance",
+        "GPU",
+        "vCPU",
+        "$/h",
+        "hours",
+        "drain",
+        "power-off",
+        "cloud",
+        "disk",
+    )
+    for name in names:
         boxes.add_column(name, no_wrap=True)
     boxes.add_column("worst", justify="right")
     boxes.add_column("expected", justify="right")
@@ -59,6 +72,7 @@ def plan_view(plan: Plan) -> Group:
             box.name,
             box.instance,
             gpu,
+            str(box.vcpus),
             str(box.price_usd_per_hour),
             f"{box.hours.normalize():f}",
             *times,
@@ -147,7 +161,7 @@ def bill_view(found: Bill) -> Group:
         table.add_row(line.box, line.kind, line.detail, hours, f"{line.usd:f}")
     total = (
         f"total {usd(found.total_usd)}, reserved {usd(found.worst_case_usd)}, "
-        f"cap {usd(found.cap_usd)}"
+        f"cap {usd(found.cap_usd)} (S3 and transfer are reserved, but not metered here)"
     )
     return Group(table, Text(total))
 
@@ -158,7 +172,7 @@ class Progress:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
-        self._said: dict[str, str] = {}
+        self._said: dict[str, _Said] = {}
 
     def __enter__(self) -> Self:
         if self._live:
@@ -174,26 +188,30 @@ class Progress:
         self._console.print(f"{SystemClock().now():%H:%M:%S} {words}")
 
     def show(self, snapshot: Snapshot) -> None:
-        """The newest snapshot."""
+        """The newest snapshot; a line is printed when a state changes, or a step now and then."""
         if self._live:
             self._live.update(result_view(snapshot))
             return
-        for name, words in self._lines(snapshot).items():
-            if self._said.get(name) != words:
-                self._said[name] = words
-                self._console.print(f"{snapshot.at:%H:%M:%S} {words}")
-
-    def _lines(self, snapshot: Snapshot) -> dict[str, str]:
-        lines = {
-            f"box {box.name}": f"box {box.name}: {box.state}"
-            + (f" ({box.reason})" if box.reason else "")
-            for box in snapshot.boxes
-        }
+        for box in snapshot.boxes:
+            reason = f" ({box.reason})" if box.reason else ""
+            self._say(f"box {box.name}", f"{box.state}{reason}", "", snapshot.at)
         for job in snapshot.jobs:
-            step = f" step {_step(job)}" if job.step is not None else ""
             reason = f" ({job.reason})" if job.reason else ""
-            lines[f"job {job.name}"] = f"job {job.name}: {job.state}{step}{reason}"
-        return lines
+            step = f" step {_step(job)}" if job.step is not None else ""
+            self._say(f"job {job.name}", f"{job.state}{reason}", step, snapshot.at)
+
+    def _say(self, name: str, state: str, step: str, at: datetime) -> None:
+        said = self._said.get(name)
+        soon = said is not None and at - said.at < _STEP_LINES_EVERY
+        if said is None or said.state != state or (said.step != step and not soon):
+            self._said[name] = _Said(state, step, at)
+            self._console.print(f"{at:%H:%M:%S} {name}: {state}{step}")
+
+
+class _Said(NamedTuple):
+    state: str
+    step: str
+    at: datetime
 
 
 def _step(job: JobView) -> str:
@@ -204,15 +222,26 @@ def _step(job: JobView) -> str:
 
 def _numbers(job: JobView) -> list[str]:
     """Final numbers in short, then what the runbook expected otherwise."""
-    words = [
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in job.metrics.items()
-        if isinstance(value, int | float) and not name.startswith("_") and name not in _HIDDEN
-    ]
-    lines = ["; ".join(words)] if words else []
+    numbers = {k: v for k, v in job.metrics.items() if isinstance(v, int | float)}
+    lines = list(_counts(numbers))
+    words = [f"{name} {_short(value)}" for name, value in numbers.items() if name not in _HIDDEN]
+    lines += ["; ".join(words)] if words else []
     if job.reason and job.state != "done":
         lines.append(job.reason)
     return lines + [f"expected otherwise: {missed}" for missed in job.missed]
 
 
-_HIDDEN = frozenset({"t", "step", "max_steps"})
+def _counts(numbers: dict[str, Any]) -> Iterator[str]:
+    """`next_rollouts 16, next_scored 0` as `next: 0 of 16 rollouts scored`; takes them out."""
+    for name in [name for name in numbers if name.endswith("_rollouts")]:
+        part = name.removesuffix("_rollouts")
+        total, scored = numbers.pop(name), numbers.pop(f"{part}_scored", None)
+        numbers.pop(f"{part}_unscored", None)
+        yield f"{part}: {scored} of {total} rollouts scored"
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+_HIDDEN = frozenset({"t", "step", "max_steps", "reward", "seconds"})

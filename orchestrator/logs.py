@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from orchestrator.opened import Opened
 
 _FOLLOW_S = 2.0
-_OVER = frozenset({"done", "failed", "cut", "blocked"})
 
 
 def read_logs(opened: Opened, job: str | None, *, follow: bool) -> Iterator[str]:
@@ -64,6 +63,6 @@ def _check_job(opened: Opened, job: str) -> None:
 
 def _is_over(opened: Opened, job: str) -> bool:
     status = results.read_statuses(opened.bucket, opened.record.run_id, [job]).get(job) or {}
-    if status.get("state") in _OVER:
+    if status.get("state") in results.OVER:
         return True
     return not any(box.state != "terminated" for box in opened.runner().look().boxes)

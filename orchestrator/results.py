@@ -23,6 +23,8 @@ from orchestrator.errors import GpurunError, ResultsCorrupt, ResultsMissing, Res
 THREADS = 4
 CHUNK = 1 << 20
 PARTS = ".parts"
+OVER = frozenset({"done", "failed", "cut", "blocked"})
+"""Job states after which nothing more comes."""
 
 
 class Bucket(Protocol):

@@ -8,7 +8,7 @@ is preceded by its log entry, so a crash in between is found again by tag or by 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator import run
@@ -16,7 +16,7 @@ from orchestrator.aws import boxes as ec2
 from orchestrator.aws import keys, network, role, schedules, stack
 from orchestrator.aws.images import Ami
 from orchestrator.aws.tags import RunTags
-from orchestrator.bill import Span, span_usd
+from orchestrator.books import Books
 from orchestrator.catalog import Catalog, load_catalog
 from orchestrator.errors import (
     ApiError,
@@ -26,10 +26,9 @@ from orchestrator.errors import (
     QuotaError,
     TeardownError,
 )
-from orchestrator.ledger import Ledger
 from orchestrator.progress import Snapshot, snapshot
 from orchestrator.render import render_user_data
-from orchestrator.run import Event, EventKind, RunLog, RunRecord
+from orchestrator.run import EventKind, RunLog, RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +60,7 @@ class Runner:
 
     def __post_init__(self) -> None:
         self.log = RunLog(self.bucket, self.record.run_id)
+        self.books = Books(self.record, self.bucket, self.log, self.catalog)
         self.tags = RunTags(
             run_id=self.record.run_id,
             owner=self.record.owner,
@@ -76,7 +76,7 @@ class Runner:
         """
         if self._tearing_down():
             return
-        self._reserve()
+        self.books.reserve(self.clock.now())
         try:
             self._launch_missing(self._unlaunched())
         except (CapacityError, QuotaError, LaunchError):
@@ -129,7 +129,7 @@ class Runner:
             self.log.append(EventKind.TEARING_DOWN, self.clock.now())
         self.on_step("tearing down")
         left = stack.teardown(self.session, run_id, self.clock.now())
-        self._note_ended(self.instances(), over=True)
+        self.books.note_ended(self.instances(), self.clock.now(), over=True)
         if left:
             items = "\n".join(f"    {item.kind} {item.id}  {item.detail}" for item in left)
             raise TeardownError(
@@ -140,13 +140,6 @@ class Runner:
 
     def _tearing_down(self) -> bool:
         return run.has(self.log.read(), EventKind.TEARING_DOWN)
-
-    def _reserve(self) -> None:
-        events, ledger = self.log.read(), Ledger(self.record.plan.cap_usd)
-        for name, usd in self.record.plan.reservations().items():
-            ledger = ledger.reserve(name, usd)
-            if not run.has(events, EventKind.RESERVED, name):
-                self.log.append(EventKind.RESERVED, self.clock.now(), box=name, usd=usd)
 
     def _unlaunched(self) -> list[PlannedBox]:
         """Boxes that never existed and still have time to do something."""
@@ -256,7 +249,7 @@ class Runner:
 
     def _all_ended(self) -> bool:
         records = self.instances()
-        self._note_ended(records)
+        self.books.note_ended(records, self.clock.now())
         self.on_progress(self.look())
         alive = [box.instance_id for box in records if box.alive]
         if alive and self.clock.now() > self.record.expires_at + _OVERDUE:
@@ -273,39 +266,6 @@ class Runner:
             and not run.has(self.log.read(), EventKind.ENDED, event.box)
             for event in self.log.read()
         )
-
-    def _note_ended(self, records: list[BoxRecord], *, over: bool = False) -> None:
-        """Write down and settle boxes that EC2 calls terminated; `over`: also those it forgot."""
-        by_box = {box.box: box for box in records}
-        for event in [e for e in self.log.read() if e.kind is EventKind.LAUNCHED]:
-            box = by_box.get(event.box or "")
-            if run.has(self.log.read(), EventKind.SETTLED, event.box):
-                continue
-            if box is not None and not box.alive:
-                self._settle(event, box.ended_at or self.clock.now(), box.reason)
-            elif box is None and over:
-                cloud_at = self.record.plan.box(event.box or "").cloud_at
-                self._settle(event, min(cloud_at, self.clock.now()), "no longer listed by EC2")
-
-    def _settle(self, launched: Event, ended_at: datetime, reason: str) -> None:
-        if not run.has(self.log.read(), EventKind.ENDED, launched.box):
-            self.log.append(
-                EventKind.ENDED,
-                self.clock.now(),
-                box=launched.box,
-                ended_at=ended_at,
-                reason=reason,
-            )
-        planned = self.record.plan.box(launched.box or "")
-        span = Span(
-            planned.name,
-            launched.instance_type or planned.instance,
-            planned.disk_gb,
-            launched.launched_at or launched.at,
-            ended_at,
-        )
-        usd = span_usd(span, self.catalog, self.record.region, self.clock.now())
-        self.log.append(EventKind.SETTLED, self.clock.now(), box=planned.name, usd=usd)
 
     def _user_public_key(self) -> str:
         return run.read_ssh_secrets(self.bucket, self.record.run_id).user_public

@@ -1,4 +1,4 @@
-"""SIGKILL of a real trainer in a box: it goes on from its checkpoint and ends with equal numbers."""
+"""SIGKILL of a real trainer in a box: it goes on from its checkpoint, with equal numbers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ GRPO = """
     box: l40s
     program: grpo
     inputs: {model: {job: sft, path: out/model}}
-    config: {steps: 12, rollouts_per_step: 16, rollouts_per_task: 8, save_steps: 3, eval_samples: 1,
-             eval_tasks: 12, seed: 3}
+    config:
+      {steps: 12, rollouts_per_step: 16, rollouts_per_task: 8, save_steps: 3, seed: 3,
+       eval_samples: 1, eval_tasks: 12}
     hours: 30s
 """
 RUNBOOK = f"""
