@@ -19,6 +19,8 @@ from typing import Any
 
 import asyncssh
 
+OUTPUT_S = 2.0
+
 
 class Keyring(asyncssh.SSHServer):
     """Accepts any user name whose key is in the box's authorized_keys."""
@@ -86,12 +88,21 @@ async def _run(process: Any, spec: dict[str, Any]) -> None:
         await process.redirect(child.stdin, child.stdout, child.stderr)
     try:
         code = await child.wait()
+        await _said_all(process)
         # The client may have left first; raising here would drop its whole connection.
         with contextlib.suppress(OSError, asyncssh.Error):
             process.exit(code if code >= 0 else 128 - code)
     finally:
         if child.returncode is None:
             os.killpg(child.pid, signal.SIGHUP)
+
+
+async def _said_all(process: Any) -> None:
+    """What the child wrote is on its way; a grandchild that holds its output isn't waited for."""
+    with contextlib.suppress(OSError, asyncssh.Error, TimeoutError):
+        async with asyncio.timeout(OUTPUT_S):
+            await process.stdout.drain()
+            await process.stderr.drain()
 
 
 def _text(process: Any) -> str:
