@@ -173,6 +173,7 @@ class Progress:
         self._console = console
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
         self._said: dict[str, _Said] = {}
+        self._step = ""
 
     def __enter__(self) -> Self:
         if self._live:
@@ -184,7 +185,10 @@ class Progress:
             self._live.stop()
 
     def step(self, words: str) -> None:
-        """A step of the controller's own work."""
+        """A step of the controller's own work; said again only when it is another."""
+        if words == self._step:
+            return
+        self._step = words
         self._console.print(f"{SystemClock().now():%H:%M:%S} {words}")
 
     def show(self, snapshot: Snapshot) -> None:

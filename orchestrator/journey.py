@@ -53,6 +53,7 @@ def begin(plan: Plan, console: Console) -> Opened:
     session = open_cloud(plan.cloud, plan.region)
     bucket, record = start_run(session, plan, SystemClock(), boxes_are_processes=processes)
     console.print(f"run {record.run_id} is on record in {bucket.name}")
+    console.print(f"image {record.plan.ami_id} ({plan.ami_parameter})")
     return Opened(session, bucket, record)
 
 

@@ -21,7 +21,6 @@ from orchestrator.catalog import Catalog, load_catalog
 from orchestrator.errors import (
     ApiError,
     CapacityError,
-    CloudError,
     LaunchError,
     QuotaError,
     TeardownError,
@@ -241,7 +240,7 @@ class Runner:
             try:
                 if self._all_ended():
                     return
-            except (ApiError, CloudError) as error:
+            except ApiError as error:  # a local cloud that is gone won't come back: CloudError
                 if self.clock.now() > self.record.expires_at + _OVERDUE:
                     raise
                 self.on_step(f"no answer, trying again: {error.message}")

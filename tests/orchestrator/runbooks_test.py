@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,9 +18,11 @@ import yaml
 
 from orchestrator.catalog import load_catalog
 from orchestrator.fields import Frozen
+from orchestrator.payload import box_spec, build_payload
 from orchestrator.pins import PINS_FOLDER, known_pins
 from orchestrator.plan import Plan, make_plan
 from orchestrator.programs import PROGRAMS
+from orchestrator.render import render_user_data
 from orchestrator.runbook import load_runbook
 from orchestrator.spec import BoxSpec, JobInput, JobSpec, RangeSpec, RunbookSpec
 
@@ -64,6 +67,21 @@ def test_the_rehearsal_stands_in_for_the_l40s_and_the_l4() -> None:
 
 def test_the_proof_is_far_below_the_forty_dollars_it_may_cost() -> None:
     assert plan_of("gpu-proof").worst_case_usd < 5
+
+
+def test_the_proof_renders_for_aws_with_its_gpu_pins(tmp_path: Path) -> None:
+    plan = plan_of("gpu-proof")
+    (box,) = plan.boxes
+    script = render_user_data(
+        plan, box.name, run_id="r", bucket="gpurun-1-us-east-1", payload_sha256="0" * 64
+    )
+    spec = box_spec(plan, box.name, run_id="r", bucket="gpurun-1-us-east-1")
+    payload = build_payload(plan, "r", "b", host_private="key", folder=tmp_path)
+
+    assert "poweroff" in script
+    assert spec["pins"]["unsloth"]["gpu"]
+    with tarfile.open(payload.path) as packed:
+        assert "pins/unsloth.txt" in packed.getnames()
 
 
 @pytest.mark.parametrize("model", [RunbookSpec, BoxSpec, JobSpec, JobInput, RangeSpec])
