@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,7 +14,7 @@ from rich.text import Text
 from orchestrator.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from orchestrator.bill import Bill
     from orchestrator.plan import Plan
@@ -27,11 +27,15 @@ _STEP_LINES_EVERY = timedelta(seconds=10)
 _STATE_STYLE = {"done": "green", "failed": "red", "cut": "red", "blocked": "red"}
 
 
-def make_console(*, stderr: bool = False) -> Console:
-    """A console whose tables keep their shape when it isn't a terminal."""
-    console = Console(stderr=stderr, highlight=False)
+def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
+    """A console whose tables keep their shape when it isn't a terminal.
+
+    Words from jobs and AWS are shown as they are: square brackets are no markup here.
+    """
+    options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    console = Console(stderr=stderr, file=file, **options)
     if not console.is_terminal:
-        console = Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
+        console = Console(stderr=stderr, file=file, width=_PLAIN_WIDTH, **options)
     return console
 
 
@@ -130,9 +134,9 @@ def result_view(snapshot: Snapshot) -> Group:
     for name in ("job", "box", "state", "attempt", "step", "result"):
         jobs.add_column(name, no_wrap=name != "result")
     for job in snapshot.jobs:
-        state = f"[{_STATE_STYLE.get(job.state, 'default')}]{job.state}[/]"
+        state = Text(job.state, _STATE_STYLE.get(job.state, ""))
         jobs.add_row(
-            job.name, job.box, state, str(job.attempt), _step(job), "\n".join(_numbers(job))
+            job.name, job.box, state, str(job.attempt), _step(job), "\n".join(job.lines())
         )
     boxes = Table(title="Boxes", title_justify="left")
     for name in ("box", "instance", "state", "why", "cost", "worst case"):
@@ -222,30 +226,3 @@ def _step(job: JobView) -> str:
     if job.step is None:
         return ""
     return f"{job.step}/{job.max_steps}" if job.max_steps else str(job.step)
-
-
-def _numbers(job: JobView) -> list[str]:
-    """Final numbers in short, then what the runbook expected otherwise."""
-    numbers = {k: v for k, v in job.metrics.items() if isinstance(v, int | float)}
-    lines = list(_counts(numbers))
-    words = [f"{name} {_short(value)}" for name, value in numbers.items() if name not in _HIDDEN]
-    lines += ["; ".join(words)] if words else []
-    if job.reason and job.state != "done":
-        lines.append(job.reason)
-    return lines + [f"expected otherwise: {missed}" for missed in job.missed]
-
-
-def _counts(numbers: dict[str, Any]) -> Iterator[str]:
-    """`next_rollouts 16, next_scored 0` as `next: 0 of 16 rollouts scored`; takes them out."""
-    for name in [name for name in numbers if name.endswith("_rollouts")]:
-        part = name.removesuffix("_rollouts")
-        total, scored = numbers.pop(name), numbers.pop(f"{part}_scored", None)
-        numbers.pop(f"{part}_unscored", None)
-        yield f"{part}: {scored} of {total} rollouts scored"
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-_HIDDEN = frozenset({"t", "step", "max_steps", "reward", "seconds"})

@@ -14,7 +14,7 @@ from orchestrator.bill import Span, bill
 from orchestrator.run import Event, EventKind, RunRecord, has, last
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from orchestrator.aws.boxes import BoxRecord
     from orchestrator.aws.bucket import Bucket
@@ -69,6 +69,15 @@ class JobView(BaseModel):
     """COMPLETE stands in the bucket: the final manifest was verified there."""
     missed: tuple[str, ...]
     """Expected values that the final metrics don't meet, each in words."""
+
+    def lines(self) -> list[str]:
+        """Final numbers in short, then why it isn't done, then what was expected otherwise."""
+        numbers = {k: v for k, v in self.metrics.items() if isinstance(v, int | float)}
+        lines = list(_counts(numbers))
+        words = [f"{name} {_short(v)}" for name, v in numbers.items() if name not in _HIDDEN]
+        lines += ["; ".join(words)] if words else []
+        lines += [self.reason] if self.reason and self.state != "done" else []
+        return lines + [f"expected otherwise: {missed}" for missed in self.missed]
 
 
 class Snapshot(BaseModel):
@@ -238,3 +247,19 @@ def _misses(job: PlannedJob, metrics: dict[str, Any]) -> list[str]:
             low, high = ("…" if end is None else str(end) for end in ends)
             words.append(f"{name} {value:g} is outside {low} to {high}")
     return words
+
+
+_HIDDEN = frozenset({"t", "step", "max_steps", "reward", "seconds"})
+
+
+def _counts(numbers: dict[str, Any]) -> Iterator[str]:
+    """`next_rollouts 16, next_scored 0` as `next: 0 of 16 rollouts scored`; takes them out."""
+    for name in [name for name in numbers if name.endswith("_rollouts")]:
+        part = name.removesuffix("_rollouts")
+        total, scored = numbers.pop(name), numbers.pop(f"{part}_scored", None)
+        numbers.pop(f"{part}_unscored", None)
+        yield f"{part}: {scored} of {total} rollouts scored"
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from orchestrator.opened import Opened
 
 _WIDTH, _HEIGHT, _PAD = 640, 200, 30
+_CURVE = 2
+"""Points that make a curve worth drawing."""
 
 
 def write_report(opened: Opened, to: Path, *, seen: Snapshot | None = None) -> Path:
@@ -48,32 +50,41 @@ def write_report(opened: Opened, to: Path, *, seen: Snapshot | None = None) -> P
 
 
 def _chart(opened: Opened, job: str) -> dict[str, Any] | None:
-    """SVG points of a job's rewards: a line for training, dots for evals."""
+    """SVG points of a job's rewards: lines for training, dots for evals, bars where none is."""
     rows = results.read_metrics(opened.bucket, opened.record.run_id, job)
-    train = [(r["step"], r["reward"]) for r in rows if _has_reward(r, "train")]
-    evals = [(r["step"], r["reward"]) for r in rows if _has_reward(r, "eval")]
-    if len(train) + len(evals) < 2:  # a single point is no curve
+    train = [row for row in rows if row.get("kind") == "train" and row.get("step") is not None]
+    evals = [row for row in rows if row.get("kind") == "eval" and row.get("reward") is not None]
+    scored = [row for row in train if row.get("reward") is not None]
+    if len(scored) + len(evals) < _CURVE:
         return None
-    last = max(step for step, _ in (*train, *evals)) or 1
+    last = max(row["step"] for row in (*train, *evals)) or 1
     return {
         "width": _WIDTH,
         "height": _HEIGHT,
-        "line": " ".join(f"{x:.1f},{y:.1f}" for x, y in _points(train, last)),
-        "dots": _points(evals, last),
+        "pad": _PAD,
+        "lines": [[_point(row, last) for row in part] for part in _unbroken(train)],
+        "dots": [_point(row, last) for row in evals],
+        "unscored": [_x(row["step"], last) for row in train if row.get("reward") is None],
         "last_step": last,
     }
 
 
-def _has_reward(row: dict[str, Any], kind: str) -> bool:
-    return (
-        row.get("kind") == kind and row.get("reward") is not None and row.get("step") is not None
-    )
+def _unbroken(train: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Runs of scored steps: no line is drawn across a step that has no reward."""
+    parts: list[list[dict[str, Any]]] = [[]]
+    for row in train:
+        if row.get("reward") is None:
+            parts.append([])
+        else:
+            parts[-1].append(row)
+    return [part for part in parts if part]
 
 
-def _points(pairs: Sequence[tuple[int, float]], last: int) -> list[tuple[float, float]]:
-    """Steps to x, rewards in [0, 1] to y."""
-    inner_w, inner_h = _WIDTH - 2 * _PAD, _HEIGHT - 2 * _PAD
-    return [
-        (_PAD + inner_w * step / last, _HEIGHT - _PAD - inner_h * min(1.0, max(0.0, reward)))
-        for step, reward in pairs
-    ]
+def _point(row: dict[str, Any], last: int) -> tuple[float, float]:
+    """A reward in [0, 1] at its step."""
+    reward = min(1.0, max(0.0, row["reward"]))
+    return _x(row["step"], last), _HEIGHT - _PAD - (_HEIGHT - 2 * _PAD) * reward
+
+
+def _x(step: int, last: int) -> float:
+    return _PAD + (_WIDTH - 2 * _PAD) * step / last

@@ -1,0 +1,120 @@
+"""What a person is shown of a run: numbers in short, curves without made-up lines, few lines."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from orchestrator.console import Progress, make_console, result_view, usd
+from orchestrator.progress import BoxView, JobView, Snapshot, Stage
+from orchestrator.report import _unbroken
+
+NOW = datetime(2026, 12, 1, 20, 0, tzinfo=UTC)
+
+
+def job(**changes: Any) -> JobView:
+    return JobView(
+        **{
+            "name": "grpo",
+            "box": "l40s",
+            "state": "running",
+            "reason": "",
+            "attempt": 1,
+            "step": 3,
+            "max_steps": 60,
+            "metrics": {},
+            "complete": False,
+            "missed": (),
+        }
+        | changes
+    )
+
+
+def snapshot(at: datetime = NOW, **changes: Any) -> Snapshot:
+    box = BoxView(
+        name="l40s",
+        instance="g6e.4xlarge",
+        instance_id="i-1",
+        state="running",
+        reason="",
+        phase="running",
+        drain_at=NOW,
+        poweroff_at=NOW,
+        cloud_at=NOW,
+        worst_case_usd=Decimal(2),
+        usd=Decimal("0.5"),
+        heartbeat_age_s=1.0,
+    )
+    return Snapshot(
+        run_id="r",
+        cloud="local",
+        region="us-east-1",
+        stage=Stage.RUNNING,
+        at=at,
+        cap_usd=Decimal(5),
+        worst_case_usd=Decimal(2),
+        spent_usd=Decimal("0.5"),
+        boxes=(box,),
+        jobs=(job(**changes),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [("1.201", "$1.21"), ("0.27", "$0.27"), ("0.03715", "$0.0372"), ("5", "$5.00")],
+)
+def test_dollars_are_rounded_up(amount: str, shown: str) -> None:
+    assert usd(Decimal(amount)) == shown
+
+
+def test_an_outage_s_rollouts_are_told_in_one_line_each() -> None:
+    numbers = {"next_rollouts": 16, "next_scored": 0, "next_unscored": 16, "down_s": 6.5}
+    assert job(metrics=numbers).lines() == ["next: 0 of 16 rollouts scored", "down_s 6.5"]
+
+
+def test_a_failed_job_says_why_and_a_done_one_what_was_expected() -> None:
+    assert job(state="failed", reason="exit status 1").lines() == ["exit status 1"]
+    missed = job(state="done", missed=("rise 0.1 is outside 0.15 to …",)).lines()
+    assert missed == ["expected otherwise: rise 0.1 is outside 0.15 to …"]
+
+
+def test_no_line_is_drawn_across_a_step_without_a_reward() -> None:
+    rows = [{"step": n, "reward": reward} for n, reward in enumerate([0.1, 0.2, None, None, 0.3])]
+    assert [[row["step"] for row in part] for part in _unbroken(rows)] == [[0, 1], [4]]
+
+
+def test_off_a_terminal_a_line_is_printed_when_something_changed() -> None:
+    out = io.StringIO()
+    with Progress(make_console(file=out)) as progress:
+        progress.show(snapshot())
+        progress.show(snapshot(NOW + timedelta(seconds=1), step=4))  # too soon for a mere step
+        progress.show(snapshot(NOW + timedelta(seconds=2), state="syncing", step=4))
+        progress.show(snapshot(NOW + timedelta(seconds=20), state="syncing", step=5))
+    assert out.getvalue().splitlines() == [
+        "20:00:00 box l40s: running",
+        "20:00:00 job grpo: running step 3/60",
+        "20:00:02 job grpo: syncing step 4/60",
+        "20:00:20 job grpo: syncing step 5/60",
+    ]
+
+
+def test_a_step_of_the_controller_is_said_once() -> None:
+    out = io.StringIO()
+    with Progress(make_console(file=out)) as progress:
+        for words in ("no answer, trying again", "no answer, trying again", "running"):
+            progress.step(words)
+    assert [line[9:] for line in out.getvalue().splitlines()] == [
+        "no answer, trying again",
+        "running",
+    ]
+
+
+def test_words_from_a_job_are_not_taken_for_markup() -> None:
+    out = io.StringIO()
+    seen = snapshot(state="failed", reason="[red]not a colour[/red] [/]")
+    make_console(file=out).print(result_view(seen))
+    assert "[red]not a colour[/red] [/]" in out.getvalue()
