@@ -193,7 +193,7 @@ class Progress:
         if words == self._step:
             return
         self._step = words
-        self._console.print(f"{SystemClock().now():%H:%M:%S} {words}")
+        self._console.print(f"{SystemClock().now():%H:%M:%S} {words}", soft_wrap=True)
 
     def show(self, snapshot: Snapshot) -> None:
         """The newest snapshot; a line is printed when a state changes, or a step now and then."""
@@ -213,7 +213,7 @@ class Progress:
         soon = said is not None and at - said.at < _STEP_LINES_EVERY
         if said is None or said.state != state or (said.step != step and not soon):
             self._said[name] = _Said(state, step, at)
-            self._console.print(f"{at:%H:%M:%S} {name}: {state}{step}")
+            self._console.print(f"{at:%H:%M:%S} {name}: {state}{step}", soft_wrap=True)
 
 
 class _Said(NamedTuple):

@@ -52,8 +52,8 @@ def begin(plan: Plan, console: Console) -> Opened:
         console.print(f"local cloud at {state.url}, {state.driver} boxes")
     session = open_cloud(plan.cloud, plan.region)
     bucket, record = start_run(session, plan, SystemClock(), boxes_are_processes=processes)
-    console.print(f"run {record.run_id} is on record in {bucket.name}")
-    console.print(f"image {record.plan.ami_id} ({plan.ami_parameter})")
+    console.print(f"run {record.run_id} is on record in {bucket.name}", soft_wrap=True)
+    console.print(f"image {record.plan.ami_id} ({plan.ami_parameter})", soft_wrap=True)
     return Opened(session, bucket, record)
 
 
@@ -93,7 +93,7 @@ def deliver(opened: Opened, seen: Snapshot, console: Console, *, to: Path, as_js
     found = pull_run(opened, to)
     page = write_report(opened, to, seen=seen)
     console.print(result_view(seen), bill_view(run_bill(opened)), sep="\n")
-    console.print(f"results {found.words()}\nreport  {page}")
+    console.print(f"results {found.words()}\nreport  {page}", soft_wrap=True)
     if as_json:
         print_json = seen.model_dump(mode="json") | {
             "results": str(found.folder),
@@ -190,7 +190,10 @@ def _print_found(
 ) -> None:
     for item in items:
         word = "expired" if item.run in over else "goes on"
-        console.print(f"{word}  {item.run or '(no run)'}  {item.kind} {item.id}  {item.detail}")
+        console.print(
+            f"{word}  {item.run or '(no run)'}  {item.kind} {item.id}  {item.detail}",
+            soft_wrap=True,
+        )
     for region, why in unseen.items():
         console.print(f"could not look at {region}: {why}")
     console.print(

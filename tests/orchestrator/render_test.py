@@ -12,7 +12,8 @@ import jinja2
 import pytest
 
 from orchestrator.catalog import load_catalog
-from orchestrator.plan import Cloud, Plan, make_plan
+from orchestrator.plan import Plan, make_plan
+from orchestrator.quote import Cloud
 from orchestrator.render import POWEROFF, POWEROFF_BY_VARIABLE, _environment, render_user_data
 from orchestrator.runbook import load_runbook
 

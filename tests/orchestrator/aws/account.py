@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 
 from orchestrator.aws import role, schedules
 from orchestrator.aws.boxes import BoxRecord, LaunchRequest, launch
@@ -106,7 +107,8 @@ def other_account(service: str) -> Any:
     theirs = boto3.client("sts", REGION).assume_role(
         RoleArn="arn:aws:iam::222222222222:role/theirs", RoleSessionName="theirs"
     )["Credentials"]
-    return boto3.client(
+    make: Any = boto3.client  # the stubs take no name that is known only when it runs
+    return make(
         service,
         REGION,
         aws_access_key_id=theirs["AccessKeyId"],
@@ -123,7 +125,7 @@ class killed_after:
     """Within it, the n-th call to AWS that changes something never returns."""
 
     def __init__(self, session: Session, calls: int) -> None:
-        self._events = [session.client(s).meta.events for s in ("ec2", "iam", "scheduler")]  # type: ignore[call-overload]
+        self._events = [session.client(s).meta.events for s in ("ec2", "iam", "scheduler")]
         self._left = calls
 
     def __enter__(self) -> None:
@@ -147,7 +149,8 @@ class answer:
     def __init__(
         self, session: Session, operation: str, body: dict[str, Any], status: int = 200
     ) -> None:
-        self._events = session.client("ec2").meta.events
+        # Any: the stubs know of no handler that answers in the cloud's place.
+        self._events: Any = session.client("ec2").meta.events
         self._name = f"before-call.ec2.{operation}"
         self._body = {"ResponseMetadata": {"HTTPStatusCode": status}} | body
         self._status = status
@@ -159,7 +162,7 @@ class answer:
         self._events.unregister(self._name, self._answer)
 
     def _answer(self, **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
-        return AWSResponse("https://ec2", self._status, {}, None), self._body
+        return AWSResponse("https://ec2", self._status, HTTPHeaders(), None), self._body
 
 
 def refuse(session: Session, operation: str, code: str) -> answer:

@@ -6,10 +6,9 @@ import base64
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError
 
 from orchestrator.aws.boxes import (
@@ -179,7 +178,7 @@ def test_no_answer_at_all_ends_in_bounded_time_without_trying_elsewhere(
     launches, before = record("ec2", "RunInstances"), clock.waited_s
     events = stack.session.client("ec2", fast=True).meta.events
 
-    def drop(**_: Any) -> AWSResponse:
+    def drop(**_: Any) -> NoReturn:
         raise ConnectionClosedError(endpoint_url="https://ec2")
 
     events.register_first("before-send.ec2.RunInstances", drop)

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.aws import keys, network, role, schedules
 from orchestrator.aws.bucket import ensure_bucket, find_run_bucket
-from orchestrator.aws.instances import find_boxes, terminate
+from orchestrator.aws.instances import BoxRecord, find_boxes, terminate
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import Leftover, leftovers, teardown
 from orchestrator.errors import ApiError, CredentialsError, RunNotFound
@@ -194,11 +194,10 @@ def test_an_instance_that_shows_up_late_is_ended_too(
     stack: Stack, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole(stack)
-    shown = itertools.chain([[]], itertools.repeat(None))
+    hidden = itertools.chain([True], itertools.repeat(False))
 
-    def late(session: Session, run_id: str) -> Any:
-        hidden = next(shown)
-        return find_boxes(session, run_id) if hidden is None else hidden
+    def late(session: Session, run_id: str) -> list[BoxRecord]:
+        return [] if next(hidden) else find_boxes(session, run_id)
 
     monkeypatch.setattr("orchestrator.aws.stack.find_boxes", late)
     assert teardown(stack.session, RUN, clock.now()) == []

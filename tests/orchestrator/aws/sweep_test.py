@@ -11,6 +11,7 @@ import pytest
 from orchestrator.aws import sweep as sweeping
 from orchestrator.aws.bucket import ensure_bucket
 from orchestrator.aws.instances import find_boxes
+from orchestrator.aws.leftover import regional
 from orchestrator.aws.role import ensure_kill_role
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import Leftover, leftovers
@@ -83,12 +84,10 @@ def test_a_run_in_another_region_is_swept_there(session: Session, clock: FakeClo
 def test_a_region_that_can_not_be_seen_is_not_called_empty(
     session: Session, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = sweeping.regional
-
     def half_blind(where: Session) -> list[Leftover]:
         if where.region == "eu-central-1":
             raise ApiError("a policy of the organisation forbids it")
-        return real(where)
+        return regional(where)
 
     monkeypatch.setattr(sweeping, "regional", half_blind)
     sight = look(session, HERE)

@@ -40,8 +40,9 @@ def test_an_act_is_tried_until_it_succeeds(patience: Patience) -> None:
 
 
 def test_another_failure_is_not_waited_for(patience: Patience, clock: FakeClock) -> None:
+    nothing: dict[str, int] = {}
     with pytest.raises(KeyError):
-        patience.retry(lambda: {}["x"], when=lambda e: isinstance(e, OSError), timeout_s=60)
+        patience.retry(lambda: nothing["x"], when=lambda e: isinstance(e, OSError), timeout_s=60)
     assert clock.waited_s == 0
 
 

@@ -17,7 +17,7 @@ def test_progress_follows_the_newest_line_and_keeps_the_final_one(tmp_path: Path
     path = tmp_path / "metrics.jsonl"
     progress = Progress(path)
     progress.read()
-    assert progress.step is None
+    assert (progress.step, progress.metrics) == (None, {})
     say(path, {"t": 1, "step": 3, "max_steps": 9, "kind": "train", "reward": 0.5})
     progress.read()
     assert (progress.step, progress.max_steps, progress.metrics) == (3, 9, {"reward": 0.5})

@@ -44,8 +44,8 @@ class Desk:
 
     def sync(self, **changes: Any) -> Synced:
         now = time.time()
-        base = {"attempt": 1, "step": 7, "final": False, "outcome": "", "quiet_s": 2.0}
-        base |= {"status": {"step": 7}}
+        base: dict[str, Any] = {"attempt": 1, "step": 7, "final": False, "outcome": ""}
+        base |= {"quiet_s": 2.0, "status": {"step": 7}}
         base |= {"now": now, "until": now + 60, "clock": time.time}
         return self.syncer.sync(Round(**(base | changes)))
 

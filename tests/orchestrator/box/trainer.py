@@ -9,15 +9,16 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 STEPS, PAUSE = int(os.environ.get("STEPS", "20")), float(os.environ.get("PAUSE", "0.05"))
 OUT = Path(os.environ["GPURUN_OUT"])
-stopping = []
+stopping: list[bool] = []
 signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
 
 
-def complete():
-    found = {}
+def complete() -> dict[int, dict[str, int]]:
+    found: dict[int, dict[str, int]] = {}
     for folder in OUT.glob("checkpoint-*"):
         try:
             found[int(folder.name[11:])] = json.loads((folder / "trainer_state.json").read_text())
@@ -26,14 +27,14 @@ def complete():
     return found
 
 
-def save(step, total):
+def save(step: int, total: int) -> None:
     folder = OUT / f"checkpoint-{step}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.safetensors").write_bytes(b"%d" % total * 1000)
     (folder / "trainer_state.json").write_text(json.dumps({"step": step, "total": total}))
 
 
-def say(**line):
+def say(**line: Any) -> None:
     with Path(os.environ["GPURUN_METRICS"]).open("a") as file:
         file.write(
             json.dumps({"t": time.time(), "pid": os.getpid(), "max_steps": STEPS, **line}) + "\n"

@@ -88,7 +88,8 @@ class LocalCloud:
 
     def client(self, service: str) -> Any:
         if service not in self._clients:
-            self._clients[service] = boto3.client(
+            make: Any = boto3.client  # the stubs take no name that is known only when it runs
+            self._clients[service] = make(
                 service,
                 region_name=REGION,
                 endpoint_url=self.state.url,

@@ -32,7 +32,7 @@ class Scheduled:
 
     def __init__(self, clients: Any) -> None:
         self.now = START
-        self.client = lambda service: clients(service, REGION)
+        self._clients = clients
         self.firing = Firing(clients, RLock(), lambda: self.now)
         image = image_id(next(iter(IMAGES)), REGION)
         tags = [{"Key": "gpurun:run", "Value": "r1"}]
@@ -44,6 +44,9 @@ class Scheduled:
             TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
         )
         self.box = made["Instances"][0]["InstanceId"]
+
+    def client(self, service: str) -> Any:
+        return self._clients(service, REGION)
 
     def role(self, *, run: str = "r1") -> str:
         iam = self.client("iam")

@@ -9,7 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -113,6 +113,6 @@ def test_a_web_page_is_not_answered(cloud: LocalCloud, header: dict[str, str]) -
 
 def test_capacity_and_quota_can_be_turned_while_it_runs(cloud: LocalCloud) -> None:
     cloud.post("/_gpurun/rules", {"capacity": {"g6.xlarge/us-east-1b": 0}})
-    there = {"Placement": {"AvailabilityZone": "us-east-1b"}}
+    there: dict[str, Any] = {"Placement": {"AvailabilityZone": "us-east-1b"}}
     with pytest.raises(cloud.ec2.exceptions.ClientError, match="InsufficientInstanceCapacity"):
         cloud.launch("true", **there)

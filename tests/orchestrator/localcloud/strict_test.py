@@ -47,11 +47,13 @@ class Cloud:
 
     def launch(self, **extra: Any) -> dict[str, Any]:
         spec = {"ImageId": AMI, "InstanceType": "g6e.4xlarge", "MinCount": 1, "MaxCount": 1}
-        return self.ec2.run_instances(**{**spec, **extra})["Instances"][0]
+        made: dict[str, Any] = self.ec2.run_instances(**{**spec, **extra})["Instances"][0]
+        return made
 
     def look(self, instance_id: str) -> dict[str, Any]:
         found = self.ec2.describe_instances(InstanceIds=[instance_id])
-        return found["Reservations"][0]["Instances"][0]
+        seen: dict[str, Any] = found["Reservations"][0]["Instances"][0]
+        return seen
 
     def vpc(self) -> SimpleNamespace:
         vpc = self.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
@@ -66,7 +68,7 @@ class Cloud:
 
     def role(self, trust: dict[str, Any] = TRUST) -> str:
         made = self.iam.create_role(RoleName="kill", AssumeRolePolicyDocument=json.dumps(trust))
-        return made["Role"]["Arn"]
+        return str(made["Role"]["Arn"])
 
     def schedule(self, **extra: Any) -> str:
         target = {
@@ -80,7 +82,7 @@ class Cloud:
             "FlexibleTimeWindow": {"Mode": "OFF"},
             "Target": target,
         }
-        return self.scheduler.create_schedule(**{**spec, **extra})["ScheduleArn"]
+        return str(self.scheduler.create_schedule(**{**spec, **extra})["ScheduleArn"])
 
 
 @cache
@@ -88,7 +90,8 @@ def client(name: str) -> Any:
     """Made once: moto answers a client through every block that it is used in."""
     config = Config(retries={"total_max_attempts": 1, "mode": "standard"})
     keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
-    return boto3.client(name, region_name=REGION, config=config, **keys)
+    make: Any = boto3.client  # the stubs take no name that is known only when it runs
+    return make(name, region_name=REGION, config=config, **keys)
 
 
 @pytest.fixture
