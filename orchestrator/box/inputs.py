@@ -89,9 +89,9 @@ def restore(store: Store, job: str, job_dir: Path) -> int:
 def _order_checkpoints(work: Path, names: dict[str, Any]) -> None:
     """Trainers throw the oldest away by mtime: give each folder a time in order of its step."""
     folders = {folder for name in names if (folder := checkpoint_of(name))}
-    for folder in folders:
-        step = int(folder.rpartition("-")[2])
-        os.utime(work / folder, (step, step))
+    in_order = sorted(folders, key=lambda folder: int(folder.rpartition("-")[2]))
+    for second, folder in enumerate(in_order):  # a step may be more than any time can be
+        os.utime(work / folder, (second, second))
 
 
 def _under(files: dict[str, dict[str, Any]], path: str) -> dict[str, dict[str, Any]]:
@@ -121,6 +121,6 @@ def _download(store: Store, job: str, entry: dict[str, Any], to: Path) -> None:
 def _json(data: bytes | None) -> dict[str, Any]:
     try:
         said = json.loads(data) if data else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.box.regular import open_regular
 from orchestrator.box.spec import BoxSpec, JobSpec
 
 # What is the agent's own: its packages, and the way to end the box.
@@ -113,7 +114,8 @@ class Process:
     def __init__(self, place: Place, command: list[str], env: Mapping[str, str]) -> None:
         (place.work / "out").mkdir(parents=True, exist_ok=True)
         place.inputs.mkdir(exist_ok=True)
-        with place.log.open("ab") as log:
+        appending = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with open_regular(place.log, appending, "ab") as log:
             self._popen = subprocess.Popen(
                 command,
                 cwd=place.work,

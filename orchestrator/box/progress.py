@@ -7,8 +7,12 @@ import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from orchestrator.box.regular import NotRegular, open_regular
+
+# A whole number beyond any float can be written as JSON, but no reader can compare or show it.
+MOST = 10**300
 NO_METRIC = ("t", "step", "max_steps", "kind")
 
 
@@ -31,7 +35,7 @@ class Progress:
     def read(self) -> None:
         """Take in what was appended; half a line waits, a line that isn't JSON is passed over."""
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 self._start_over_if_new(os.fstat(file.fileno()))
                 file.seek(self._offset)
                 data = file.read()
@@ -49,19 +53,16 @@ class Progress:
     def mend(self) -> None:
         """End a line that a killed process left half, so that the next one starts afresh."""
         try:
-            with self.path.open("rb+") as file:
-                if file.seek(0, 2) and not self._ends_well():
+            with open_regular(self.path, os.O_RDWR, "rb+") as file:
+                if file.seek(0, 2) and not _ends_well(file):
                     file.write(b"\n")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotRegular):
             pass
-
-    def _ends_well(self) -> bool:
-        return self.path.read_bytes()[-1:] == b"\n"
 
     def _take(self, line: bytes) -> None:
         try:
             said = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         if not isinstance(said, dict):
             return
@@ -73,6 +74,11 @@ class Progress:
             self.metrics = {k: v for k, v in said.items() if k not in NO_METRIC and _is_plain(v)}
 
 
+def _ends_well(file: IO[bytes]) -> bool:
+    file.seek(-1, 2)
+    return file.read(1) == b"\n"
+
+
 def _whole(value: Any, otherwise: int | None) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
@@ -80,4 +86,6 @@ def _whole(value: Any, otherwise: int | None) -> int | None:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
-    return value is None or isinstance(value, int) or (isinstance(value, str) and len(value) < 200)
+    if isinstance(value, int):
+        return abs(value) <= MOST
+    return value is None or (isinstance(value, str) and len(value) < 200)

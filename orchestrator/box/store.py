@@ -16,6 +16,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from orchestrator.box.regular import open_regular
+
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
@@ -132,7 +134,7 @@ class Store:
 
     def _parts(self, names: dict[str, Any], path: Path, sha256: str, size: int) -> list[Any]:
         digest, waiting = hashlib.sha256(), list[Future[Any]]()
-        with ThreadPoolExecutor(STREAMS) as pool, path.open("rb") as file:
+        with ThreadPoolExecutor(STREAMS) as pool, open_regular(path) as file:
             for number, start in enumerate(range(0, size, PART_BYTES), 1):
                 block = file.read(min(PART_BYTES, size - start))
                 digest.update(block)
@@ -200,7 +202,7 @@ class Store:
 
 
 def _read(path: Path, size: int) -> bytes:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(size)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.box import inputs
 from orchestrator.box.process import Place, job_json, unpack_workdir
+from orchestrator.box.regular import open_regular
 from orchestrator.box.spec import Input, JobSpec
 from orchestrator.box.store import Store
 
@@ -70,7 +71,7 @@ def report(
 def tail(path: Path, size: int) -> bytes:
     """The last `size` bytes; empty when there's no such file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, path.stat().st_size - size))
             return file.read(size)
     except OSError:
@@ -81,7 +82,8 @@ def last_words(log: Path) -> str:
     """The last line that says something, shortened."""
     lines = tail(log, 4096).decode("utf-8", "replace").split("\n")
     said = [line.strip() for line in lines if line.strip()]
-    return said[-1][:160] if said else ""
+    shown = said[-1][:160] if said else ""
+    return "".join(each if each.isprintable() else " " for each in shown)
 
 
 def _bring(store: Store, root: Path, item: Input, to: Path, here: frozenset[str]) -> None:

@@ -19,7 +19,9 @@ from orchestrator.box.process import (
     started_ticks,
     unpack_workdir,
 )
+from orchestrator.box.scan import checkpoints
 from orchestrator.box.spec import BoxSpec, JobSpec, parse_spec
+from orchestrator.box.work import last_words
 
 from .rig import box_spec, until
 
@@ -98,3 +100,21 @@ def test_a_workdir_is_unpacked_once_and_never_outside(tmp_path: Path) -> None:
     with pytest.raises(tarfile.OutsideDestinationError):
         unpack_workdir(tmp_path, Place(tmp_path, "other"), "evil.tar.gz")
     assert not list(tmp_path.rglob("escaped.py"))
+
+
+def test_pipes_in_the_place_of_a_jobs_log_and_checkpoint_hold_nobody_up(tmp_path: Path) -> None:
+    place = Place(tmp_path, "grpo")
+    checkpoint = place.work / "out" / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    os.mkfifo(place.log)
+    os.mkfifo(checkpoint / "trainer_state.json")
+    with pytest.raises(OSError, match="log"):
+        Process(place, ["true"], os.environ)
+    assert last_words(place.log) == ""
+    assert checkpoints(place.folder, ["out"]) == frozenset()
+
+
+def test_a_jobs_last_words_cant_move_the_readers_cursor(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"\x1b]0;title\x07\x1b[2J oops\n")
+    assert last_words(log) == " ]0;title  [2J oops"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from orchestrator.box.progress import Progress
@@ -30,7 +31,11 @@ def test_an_unscored_reward_stays_none_and_what_is_no_plain_value_is_left_out(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"reward": null, "loss": NaN, "note": [1], "n": 2, "word": "x"}\n')
+    path.write_text(
+        '{"reward": null, "loss": NaN, "note": [1], "n": 2, "word": "x", "e": 1'
+        + "0" * 400
+        + "}\n"
+    )
     progress = Progress(path)
     progress.read()
     assert progress.metrics == {"reward": None, "n": 2, "word": "x"}
@@ -62,3 +67,20 @@ def test_half_a_line_waits_and_a_broken_one_is_passed_over(tmp_path: Path) -> No
     assert path.read_text() == '{"step": 1}\n{"ste\n{"step": 2}\n'
     progress.mend()
     assert path.read_text().endswith('{"step": 2}\n')
+
+
+def test_a_line_too_deep_to_parse_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("[" * 100_000 + '\n{"step": 2}\n')
+    progress = Progress(path)
+    progress.read()
+    assert progress.step == 2
+
+
+def test_a_pipe_in_the_place_of_the_metrics_holds_nobody_up(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    os.mkfifo(path)
+    progress = Progress(path)
+    progress.read()
+    progress.mend()
+    assert progress.step is None
