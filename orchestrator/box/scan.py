@@ -1,7 +1,8 @@
 """Which files of a job may be named in a manifest now.
 
 The unit is a file, or a whole checkpoint folder: TRL writes `checkpoint-N` in place, with
-`trainer_state.json` last, so a checkpoint counts once that file parses, and then as one.
+`trainer_state.json` last, so a checkpoint counts once that file parses, and then as one. Other
+trainers write no such file: where no checkpoint has one, each counts once all of it has rested.
 Links and special files are refused: a manifest names bytes that the job made, nothing else.
 """
 
@@ -14,6 +15,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from orchestrator.box.regular import open_regular
 
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 MARKER = "trainer_state.json"
@@ -45,6 +48,8 @@ class Unit:
 
     files: tuple[Found, ...]
     checkpoint: str | None
+    marked: bool = False
+    """Its trainer says that it's complete."""
 
 
 def scan(job_dir: Path, results: Iterable[str]) -> tuple[list[Unit], list[str]]:
@@ -74,8 +79,9 @@ def checkpoints(job_dir: Path, results: Iterable[str], depth: int = 4) -> frozen
 
 def is_complete(checkpoint: Path) -> bool:
     try:
-        return isinstance(json.loads((checkpoint / MARKER).read_text("utf-8")), dict)
-    except (OSError, ValueError):
+        with open_regular(checkpoint / MARKER) as marker:
+            return isinstance(json.loads(marker.read()), dict)
+    except (OSError, ValueError, RecursionError):
         return False
 
 
@@ -97,11 +103,18 @@ def _units(files: dict[str, Found], work: Path) -> list[Unit]:
             singles.append(Unit((found,), None))
         else:
             folders.setdefault(folder, []).append(found)
-    whole = [Unit(tuple(all_), name) for name, all_ in folders.items() if is_complete(work / name)]
+    marked = {name for name in folders if is_complete(work / name)}
+    # Without a marker where others have one, or with a broken one, it was cut off half-way.
+    taken = marked if any(_has_marker(all_) for all_ in folders.values()) else folders.keys()
+    whole = [Unit(tuple(folders[name]), name, name in marked) for name in folders if name in taken]
     whole.sort(key=lambda unit: -int(str(unit.checkpoint).rpartition("-")[2]))
     singles.sort(key=lambda unit: unit.files[0].size)
     own = [unit for unit in singles if unit.files[0].name in OWN]
     return [*own, *whole, *(unit for unit in singles if unit not in own)]
+
+
+def _has_marker(files: list[Found]) -> bool:
+    return any(found.path.name == MARKER for found in files)
 
 
 def _walk(work: Path, path: str, notes: list[str]) -> Iterator[Found]:

@@ -11,14 +11,17 @@ import hashlib
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.box.regular import open_regular
 from orchestrator.box.scan import Found, Unit, checkpoint_of, scan
 from orchestrator.box.store import STREAMS, Changed, Store
 
 Entry = dict[str, Any]
+# A larger file that is being written is rather weights than a table of numbers.
+APPENDED_BYTES = 64 << 20
 
 
 class Unverified(Exception):
@@ -65,13 +68,15 @@ class Syncer:
     _listed: dict[str, Entry] = field(default_factory=dict)
     _final: bool = False
     _hashes: dict[str, tuple[tuple[int, int, int], str]] = field(default_factory=dict)
+    _begins: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _unread: list[str] = field(default_factory=list)
 
     def sync(self, round_: Round) -> Synced:
         """Raises StoreDown, Unverified."""
         self._recall()
         units, notes = scan(self.folder, self.results)
         entries: dict[str, Entry] = {}
-        whole = True
+        whole, self._unread = True, []
         with ThreadPoolExecutor(STREAMS) as pool:
             for unit, listed in pool.map(lambda unit: (unit, self._unit(unit, round_)), units):
                 entries |= listed if listed is not None else self._kept(unit)
@@ -81,7 +86,7 @@ class Syncer:
             self._commit(entries, final, round_)
         if final:
             self._complete(round_)
-        return Synced(self._seq or None, whole, tuple(notes))
+        return Synced(self._seq or None, whole, (*notes, *self._unread))
 
     def _recall(self) -> None:
         if self._blobs is not None:
@@ -101,16 +106,31 @@ class Syncer:
             for found in unit.files:
                 if round_.clock() > round_.until:
                     return None
-                if not (
-                    unit.checkpoint or found.grows or round_.final or _is_quiet(found, round_)
-                ):
-                    return None
+                if not (unit.marked or round_.final):
+                    found = self._at_rest(found, unit, round_)
                 listed[found.name] = self._file(found)
         except (Changed, FileNotFoundError):
+            return None
+        except OSError as error:  # one file that can't be read must not cost the others
+            self._unread.append(f"{unit.files[0].name}: {error.strerror or error}")
             return None
         if unit.checkpoint and not self._is_still(unit):
             return None
         return listed
+
+    def _at_rest(self, found: Found, unit: Unit, round_: Round) -> Found:
+        """As it may be taken now. Raises Changed while it's being written."""
+        if found.grows or round_.now - found.mtime_ns / 1e9 >= round_.quiet_s:
+            return found
+        if unit.checkpoint or found.size > APPENDED_BYTES or not self._only_grew(found):
+            raise Changed(found.name)
+        return replace(found, grows=True)
+
+    def _only_grew(self, found: Found) -> bool:
+        """What it held a round ago is how it begins now: it's appended to, as a log is."""
+        size, sha256 = self._begins.get(found.name, (0, ""))
+        self._begins[found.name] = found.size, _sha256(found.path, found.size)
+        return 0 < size <= found.size and _sha256(found.path, size) == sha256
 
     def _file(self, found: Found) -> Entry:
         sha256 = self._hash(found)
@@ -162,10 +182,9 @@ class Syncer:
     def _complete(self, round_: Round) -> None:
         """COMPLETE says that all there will ever be is in the bucket and was seen there."""
         body = self.store.get(self._key())
-        sizes = {entry["sha256"]: entry["size"] for entry in self._listed.values()}
-        with ThreadPoolExecutor(STREAMS) as pool:
-            seen = pool.map(lambda sha: self.store.size(f"jobs/{self.job}/blobs/{sha}"), sizes)
-            missing = [sha for sha, size in zip(sizes, seen, strict=True) if size != sizes[sha]]
+        there = {Path(key).name: size for key, size in self.store.keys(f"jobs/{self.job}/blobs/")}
+        named = {entry["sha256"]: entry["size"] for entry in self._listed.values()}
+        missing = [sha256 for sha256, size in named.items() if there.get(sha256) != size]
         if body is None or json.loads(body)["files"] != self._listed or missing:
             self._blobs, self._final = None, False
             raise Unverified(f"{self._key()}: {len(missing)} blobs aren't in the bucket")
@@ -206,11 +225,6 @@ def _manifest(
     return json.dumps(said, sort_keys=True).encode()
 
 
-def _is_quiet(found: Found, round_: Round) -> bool:
-    """Nobody wrote to it for a moment: no proof that it's finished, but few writers pause."""
-    return round_.now - found.mtime_ns / 1e9 >= round_.quiet_s
-
-
 def _stamp(path: Path) -> tuple[int, int, int]:
     seen = path.lstat()
     return seen.st_size, seen.st_mtime_ns, seen.st_ino
@@ -219,7 +233,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 def _sha256(path: Path, size: int) -> str:
     """Hash of the first `size` bytes. Raises Changed when there are fewer."""
     digest, left = hashlib.sha256(), size
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while left and (block := file.read(min(left, 1 << 20))):
             digest.update(block)
             left -= len(block)

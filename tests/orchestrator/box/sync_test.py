@@ -269,3 +269,47 @@ def test_an_s3_that_doesnt_answer_is_an_error_that_can_be_tried_again(
     desk = Desk(Store(BUCKET, REGION, PREFIX, fast=True), tmp_path / "job")
     with pytest.raises(StoreDown):
         desk.sync()
+
+
+def test_checkpoints_of_a_trainer_that_writes_no_marker_are_kept_once_they_rest(
+    desk: Desk,
+) -> None:
+    desk.write("out/checkpoint-5/model.bin", b"m5")
+    desk.write("out/checkpoint-9/model.bin", b"m9")
+    desk.write("out/checkpoint-9/optimizer.bin", b"o", age_s=0)
+    assert not desk.sync().whole
+    assert desk.listed(1) == {"out/checkpoint-5/model.bin"}
+    assert desk.final().whole
+    assert desk.listed(2) >= {"out/checkpoint-9/model.bin", "out/checkpoint-9/optimizer.bin"}
+
+
+def test_a_file_that_is_always_being_appended_to_is_kept_as_far_as_it_goes(desk: Desk) -> None:
+    desk.write("out/losses.csv", b"1\n", age_s=0)
+    desk.write("out/last.bin", b"old", age_s=0)
+    desk.sync()
+    desk.write("out/losses.csv", b"1\n2\n", age_s=0)
+    desk.write("out/last.bin", b"newer", age_s=0)
+    desk.sync()
+    assert desk.listed(1) == {"out/losses.csv"}
+    entry = desk.manifest(1)["files"]["out/losses.csv"]
+    assert desk.store.get(f"jobs/train/blobs/{entry['sha256']}") == b"1\n2\n"
+
+
+def test_one_file_that_cant_be_read_doesnt_cost_the_others(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.write("out/bad", b"1")
+    desk.write("out/fine", b"2")
+    upload = desk.store.upload
+
+    def broken(key: str, source: Path, sha256: str, size: int) -> None:
+        if source.name == "bad":
+            raise PermissionError(13, "Permission denied")
+        upload(key, source, sha256, size)
+
+    monkeypatch.setattr(desk.store, "upload", broken)
+    synced = desk.final()
+    assert not synced.whole
+    assert synced.notes == ("out/bad: Permission denied",)
+    assert desk.listed(1) == {"out/fine"}
+    assert desk.complete() == {}
