@@ -42,6 +42,8 @@ def _usd(text: str) -> Decimal:
         raise typer.BadParameter(f"{text!r} is not an amount in USD, like 40") from error
     if not value.is_finite() or value <= 0:
         raise typer.BadParameter(f"a cap must be more than 0 USD, not {text}")
+    if value > 100_000:
+        raise typer.BadParameter(f"a cap is at most 100000 USD, not {text}")
     return value
 
 
@@ -194,9 +196,10 @@ def bill(run: Run, cloud: OnCloud = Cloud.LOCAL, as_json: Json = False) -> None:
 def down(run: Run, cloud: OnCloud = Cloud.LOCAL) -> None:
     """End the run now and delete everything with its tag; the results stay."""
     from orchestrator.console import Progress, make_console  # noqa: PLC0415
+    from orchestrator.journey import end_run  # noqa: PLC0415
 
     with Progress(make_console()) as progress:
-        _open(run, cloud).runner(progress).finish()
+        end_run(run, cloud.value, progress)
     typer.echo(f"{run} is down; nothing with its tag is left. Results: gpurun pull {run}")
 
 

@@ -19,7 +19,9 @@ GpurunError
 ├── ExpectationMissed    18  every job ended, but a result lies outside what the runbook expects
 ├── LaunchError          19  EC2 refused the launch for a reason another zone can't cure
 ├── ResultsCorrupt       20  bytes in the bucket don't match their manifest
-└── ApiError             21  AWS refused a call or doesn't answer; what exists is still tagged
+├── ApiError             21  AWS refused a call or doesn't answer; what exists is still tagged
+├── RunDamaged           22  the run's record or log in the bucket can't be read
+└── FolderError          23  a folder of this machine can't take what is to be written
 """
 
 from __future__ import annotations
@@ -153,3 +155,15 @@ class ApiError(GpurunError):
     """AWS refused a call or didn't answer; the same command goes on where it stopped."""
 
     exit_code = 21
+
+
+class RunDamaged(GpurunError):
+    """The run's record or log in the bucket can't be read; `down` needs neither."""
+
+    exit_code = 22
+
+
+class FolderError(GpurunError):
+    """A folder of this machine can't take results or a report; they are safe in the bucket."""
+
+    exit_code = 23

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from orchestrator import results
-from orchestrator.aws import sweep
+from orchestrator.aws import stack, sweep
 from orchestrator.aws.boxes import find_boxes
 from orchestrator.bill import Bill, bill
 from orchestrator.catalog import load_catalog
@@ -21,14 +21,16 @@ from orchestrator.errors import (
     ExpectationMissed,
     JobsFailed,
     RemoteError,
+    RunDamaged,
+    RunNotFound,
     TeardownError,
 )
 from orchestrator.localcloud import process
-from orchestrator.opened import Opened, open_cloud
+from orchestrator.opened import Opened, open_cloud, open_run
 from orchestrator.progress import Snapshot, run_spans
 from orchestrator.remote import Remote
 from orchestrator.report import write_report
-from orchestrator.run import read_ssh_secrets
+from orchestrator.run import check_run_id, read_ssh_secrets
 from orchestrator.settings import Settings
 from orchestrator.start import start_run
 
@@ -159,6 +161,40 @@ def cloud_meter(run_id: str) -> dict[str, Any]:
     answer = httpx.get(f"{state.url}/_gpurun/bill", params={"run": run_id}, timeout=10)
     metered: dict[str, Any] = answer.raise_for_status().json()
     return metered
+
+
+def end_run(run_id: str, cloud: CloudName, progress: Progress) -> None:
+    """End a run and delete what carries its tag; without a readable record, by the tags alone.
+
+    Raises:
+        RunNotFound: it's on no record, and nothing carries its tag.
+        TeardownError: something with the run's tag is left.
+    """
+    try:
+        open_run(run_id, cloud).runner(progress).finish()
+    except RunDamaged:
+        _end_by_tags(run_id, cloud)
+    except RunNotFound:
+        if not _end_by_tags(check_run_id(run_id), cloud):
+            raise
+
+
+def _end_by_tags(run_id: str, cloud: CloudName) -> bool:
+    """Whether anything of the run was there, in any region."""
+    session, now = open_cloud(cloud), SystemClock().now()
+    seen = sweep.look(session)
+    found = [place for place, of in seen.by_region.items() if run_id in {item.run for item in of}]
+    left = [
+        f"{item.kind} {item.id}"
+        for region in found
+        for item in stack.teardown(session.in_region(region), run_id, now)
+    ]
+    left += [f"whatever is in {region}: {why}" for region, why in seen.unseen.items()]
+    if left:
+        raise TeardownError(
+            f"Left behind by {run_id}: {', '.join(left)}", hint=f"Try again: gpurun down {run_id}"
+        )
+    return bool(found)
 
 
 def sweep_all(cloud: CloudName, *, yes: bool, as_json: bool) -> None:

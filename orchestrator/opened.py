@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.aws.bucket import Bucket, find_run_bucket, result_buckets
 from orchestrator.aws.session import Session, open_session
 from orchestrator.clock import SystemClock
-from orchestrator.errors import CloudError
+from orchestrator.errors import CloudError, RunDamaged
 from orchestrator.localcloud import process
 from orchestrator.run import RunRecord, check_run_id, read_record
 from orchestrator.runner import Runner
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 POLL_S = {"local": 1.0, "aws": 15.0}
 # Where to begin looking for a run when the environment names no region; all are looked through.
 DEFAULT_REGION = "us-east-1"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -71,4 +74,7 @@ def list_runs(cloud: CloudName) -> Iterator[RunRecord]:
     for bucket in result_buckets(open_cloud(cloud)):
         for run_id in bucket.folders("runs/"):
             if bucket.head(f"runs/{run_id}/run.json") is not None:
-                yield read_record(bucket, run_id)
+                try:
+                    yield read_record(bucket, run_id)
+                except RunDamaged as error:  # it must not hide the others
+                    _log.warning("%s", error)

@@ -44,8 +44,9 @@ def write_report(opened: Opened, to: Path, *, seen: Snapshot | None = None) -> P
         now=now,
     )
     path = to / record.run_id / "report.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, "utf-8")
+    with results.writing_into(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, "utf-8")
     return path
 
 

@@ -12,13 +12,20 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.errors import GpurunError, ResultsCorrupt, ResultsMissing, ResultsPartial
+from orchestrator.errors import (
+    FolderError,
+    GpurunError,
+    ResultsCorrupt,
+    ResultsMissing,
+    ResultsPartial,
+)
 
 THREADS = 4
 CHUNK = 1 << 20
@@ -162,14 +169,28 @@ def pull(bucket: Bucket, run_id: str, to: Path, jobs: Iterable[str]) -> PullRepo
     """Bring the newest committed results of each job to `<to>/<run_id>/<job>/`, verified.
 
     Files that are here already, with the right hash, aren't fetched again. May be cut at any
-    moment and called again. Raises OSError when the disk can't take them; the bucket's own
+    moment and called again. Raises FolderError when `to` can't take them; the bucket's own
     errors pass through.
     """
     folder = to / run_id
-    folder.mkdir(parents=True, exist_ok=True)
-    found = {job: _pull_job(bucket, run_id, job, folder) for job in jobs}
+    with writing_into(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        found = {job: _pull_job(bucket, run_id, job, folder) for job in jobs}
     shutil.rmtree(folder / PARTS, ignore_errors=True)
     return PullReport(run_id=run_id, folder=folder, jobs=found)
+
+
+@contextmanager
+def writing_into(folder: Path) -> Iterator[None]:
+    """Raises FolderError for what this machine's file system refuses."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename2 or error.filename or folder
+        raise FolderError(
+            f"{where} can't be written: {error.strerror or error}.",
+            hint=f"Pull into another folder: gpurun pull {folder.name} --to DIR",
+        ) from error
 
 
 def newest_manifest(bucket: Bucket, run_id: str, job: str) -> Committed | None:
@@ -195,7 +216,7 @@ def read_heartbeats(
 ) -> dict[str, dict[str, Any]]:
     """heartbeat.json of each box that has one."""
     beats = {box: _json(bucket.get(f"runs/{run_id}/boxes/{box}/heartbeat.json")) for box in boxes}
-    return {box: beat for box, beat in beats.items() if beat}
+    return {box: beat for box, beat in beats.items() if _is_beat(beat)}
 
 
 def read_metrics(bucket: Bucket, run_id: str, job: str) -> list[dict[str, Any]]:
@@ -267,7 +288,7 @@ def _bring(
     bucket: Bucket, run_id: str, job: str, folder: Path, file: File, names: list[str]
 ) -> tuple[str, int]:
     """Put one blob under all its names; (what is wrong with it, bytes fetched)."""
-    targets = [_target(folder / job, name) for name in names]
+    targets = [_target(folder, f"{job}/{name}") for name in names]
     missing = [target for target in targets if not _is_file(target, file)]
     if not missing:
         return "", 0
@@ -325,7 +346,7 @@ def _append(part: Path, blocks: Iterator[bytes]) -> None:
 def _target(folder: Path, name: str) -> Path:
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.parent.resolve().is_relative_to(folder.resolve()):
+    if target.parent.resolve() != folder.resolve() / target.parent.relative_to(folder):
         raise ResultsCorrupt(f"{target} leads out of {folder}", hint="Pull into a fresh folder.")
     return target
 
@@ -344,9 +365,13 @@ def _blob(run_id: str, job: str, sha256: str) -> str:
     return f"runs/{run_id}/jobs/{job}/blobs/{sha256}"
 
 
+def _is_beat(beat: dict[str, Any]) -> bool:
+    return isinstance(beat.get("phase"), str) and isinstance(beat.get("at"), int | float)
+
+
 def _json(data: bytes | None) -> dict[str, Any]:
     try:
         said = json.loads(data) if data else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}

@@ -14,9 +14,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator.errors import RunNotFound
+from orchestrator.errors import RunDamaged, RunNotFound
 from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
@@ -117,11 +117,22 @@ def write_record(bucket: Bucket, record: RunRecord) -> None:
 def read_record(bucket: Bucket, run_id: str) -> RunRecord:
     """Raises:
     RunNotFound: the bucket has no record of the run.
+    RunDamaged: it has one that can't be read.
     """
     data = bucket.get(f"runs/{check_run_id(run_id)}/run.json")
     if data is None:
         raise RunNotFound(f"No run {run_id} in this account.", hint="List runs: gpurun status")
-    return RunRecord.model_validate_json(data)
+    try:
+        return RunRecord.model_validate_json(data)
+    except ValidationError as error:
+        raise _damaged(run_id, "run.json") from error
+
+
+def _damaged(run_id: str, name: str) -> RunDamaged:
+    return RunDamaged(
+        f"{name} of {run_id} can't be read.",
+        hint=f"End the run by its tags alone: gpurun down {run_id}",
+    )
 
 
 class SshSecrets(BaseModel):
@@ -155,19 +166,33 @@ class RunLog:
     """The run's append-only log in S3."""
 
     def __init__(self, bucket: Bucket, run_id: str) -> None:
-        self._bucket = bucket
+        self._bucket, self._run_id = bucket, run_id
         self._prefix = f"runs/{run_id}/events/"
         self._events: list[Event] = []
 
     def read(self) -> list[Event]:
-        """All entries in order; only those not seen before are fetched."""
+        """All entries in order; only those not seen before are fetched.
+
+        Raises:
+            RunDamaged: an entry can't be read.
+        """
         known = {event.seq for event in self._events}
         for key, _ in self._bucket.keys(self._prefix):
-            seq = int(key.rsplit("/", 1)[1].removesuffix(".json"))
-            if seq not in known and (data := self._bucket.get(key)) is not None:
-                self._events.append(Event.model_validate_json(data))
+            name = key.removeprefix(self._prefix).removesuffix(".json")
+            if (
+                name.isdecimal()
+                and int(name) not in known
+                and (data := self._bucket.get(key)) is not None
+            ):
+                self._events.append(self._event(key, data))
         self._events.sort(key=lambda event: event.seq)
         return list(self._events)
+
+    def _event(self, key: str, data: bytes) -> Event:
+        try:
+            return Event.model_validate_json(data)
+        except ValidationError as error:
+            raise _damaged(self._run_id, key.removeprefix(f"runs/{self._run_id}/")) from error
 
     def append(self, kind: EventKind, now: datetime, **fields: object) -> Event:
         """Write the next entry; takes the following number when another writer was first."""

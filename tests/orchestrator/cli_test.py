@@ -54,7 +54,7 @@ def test_a_cap_below_the_worst_case_is_refused_before_any_call(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []  # not even the local cloud was started
 
 
-@pytest.mark.parametrize("cap", ["0", "-1", "forty", "nan", "inf"])
+@pytest.mark.parametrize("cap", ["0", "-1", "forty", "nan", "inf", "1e30"])
 def test_a_cap_that_is_no_amount_is_refused_by_name(tmp_path: Path, cap: str) -> None:
     runbook = RUNBOOKS / "rehearsal.yaml"
     done = gpurun("up", runbook, f"--cap={cap}", home=tmp_path, code=2)

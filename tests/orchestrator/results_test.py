@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import CloudError, ResultsCorrupt, ResultsMissing, ResultsPartial
+from orchestrator.errors import (
+    CloudError,
+    FolderError,
+    ResultsCorrupt,
+    ResultsMissing,
+    ResultsPartial,
+)
 from orchestrator.results import (
     State,
     pull,
@@ -266,3 +272,33 @@ def test_statuses_heartbeats_and_committed_files_are_read(bucket: Objects) -> No
     assert read_file(bucket, RUN, "b", "log.txt") == b"x"
     assert read_file(bucket, RUN, "b", "none") is None
     assert read_metrics(bucket, RUN, "d") == []
+
+
+def test_a_link_in_a_jobs_place_doesnt_lead_the_pull_outside(
+    bucket: Objects, tmp_path: Path
+) -> None:
+    bucket.commit("train", {"log.txt": b"1"})
+    (tmp_path / "outside").mkdir()
+    (tmp_path / RUN).mkdir()
+    (tmp_path / RUN / "train").symlink_to(tmp_path / "outside")
+    with pytest.raises(ResultsCorrupt, match="leads out"):
+        pull(bucket, RUN, tmp_path, ["train"])
+    assert tree(tmp_path / "outside") == {}
+
+
+@pytest.mark.parametrize("in_the_way", ["", RUN, f"{RUN}/train/out", f"{RUN}/train/log.txt/x"])
+def test_a_folder_that_cant_take_the_results_is_named(
+    bucket: Objects, tmp_path: Path, in_the_way: str
+) -> None:
+    bucket.commit("train", {"out/a": b"1", "log.txt": b"2"})
+    to = tmp_path / "to"
+    (to / in_the_way).parent.mkdir(parents=True, exist_ok=True)
+    (to / in_the_way).write_text("in the way")
+    with pytest.raises(FolderError, match="can't be written") as told:
+        pull(bucket, RUN, to, ["train"])
+    assert f"gpurun pull {RUN} --to" in told.value.hint
+
+
+def test_a_heartbeat_that_says_nothing_is_none(bucket: Objects) -> None:
+    bucket.held[f"runs/{RUN}/boxes/one/heartbeat.json"] = b'{"phase": 1}'
+    assert read_heartbeats(bucket, RUN, ["one"]) == {}

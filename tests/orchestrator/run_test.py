@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from orchestrator.aws.bucket import Bucket
-from orchestrator.errors import RunNotFound
+from orchestrator.errors import RunDamaged, RunNotFound
 from orchestrator.run import EventKind, RunLog, check_run_id, has, last, new_run_id
 
 NOW = datetime(2026, 11, 29, 19, 30, 45, tzinfo=UTC)
@@ -86,3 +86,15 @@ def test_the_log_answers_for_one_box(bucket: Bucket) -> None:
     found = last(events, EventKind.LAUNCHED, "b")
     assert found is not None
     assert found.instance_id == "i-2"
+
+
+def test_an_entry_that_cant_be_read_is_named_with_the_command_that_needs_none(
+    bucket: Bucket,
+) -> None:
+    RunLog(bucket, "r").append(EventKind.BUILDING, NOW)
+    bucket.put("runs/r/events/notes.json", b"not an entry")
+    assert len(RunLog(bucket, "r").read()) == 1
+    bucket.put("runs/r/events/000002.json", b'{"seq')
+    with pytest.raises(RunDamaged, match=r"events/000002\.json") as told:
+        RunLog(bucket, "r").read()
+    assert "gpurun down r" in told.value.hint
