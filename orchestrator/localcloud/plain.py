@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import secrets
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -80,7 +81,7 @@ class PlainBox:
         control = spec.folder / "control"
         os.mkfifo(control, 0o600)
         off = spec.folder / "off"
-        off.write_text(f"#!/bin/sh\necho off > '{control}'\n")
+        off.write_text(f"#!/bin/sh\necho off > {shlex.quote(str(control))}\n")
         off.chmod(0o755)
         env = self._environment(imds_port, off)
         sshd = {

@@ -205,13 +205,18 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# A home folder may be called anything.
+AWKWARD = "it's $HOME"
+
+
 @pytest.fixture(scope="module")
 def start_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LocalCloud]]:
     """Start clouds, each in a home of its own; all are stopped when the file is through."""
     homes: list[Path] = []
 
     def start_one(**options: Any) -> LocalCloud:
-        homes.append(tmp_path_factory.mktemp("home"))
+        homes.append(tmp_path_factory.mktemp("home") / AWKWARD)
+        homes[-1].mkdir()
         return start(homes[-1], **options)
 
     yield start_one
