@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import weakref
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from ipaddress import ip_address
 from socket import SHUT_RDWR
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -28,6 +29,8 @@ from agent_env.errors import (
     StepTimeout,
 )
 from agent_env.types import EpisodeState, Observation
+
+T = TypeVar("T")
 
 MAX_FRAME_BYTES = 100 * 2**20
 
@@ -59,14 +62,11 @@ class Connection:
 
     def observe(self, kind: str, data: dict[str, Any], timeout_s: float) -> Observation:
         """Send a `reset` or a `step`; any SessionError may be raised."""
-        reply = self._ask({"type": kind, "data": data}, "observation", timeout_s)
-        fields = reply.get("observation") or {}
-        outer = {key: reply[key] for key in ("done", "reward", "metadata") if key in reply}
-        return Observation.model_validate({**fields, **outer})
+        return self._ask({"type": kind, "data": data}, "observation", _observation, timeout_s)
 
     def state(self, timeout_s: float) -> EpisodeState:
         """Where the episode stands, as the server sees it."""
-        return EpisodeState.model_validate(self._ask({"type": "state"}, "state", timeout_s))
+        return self._ask({"type": "state"}, "state", EpisodeState.model_validate, timeout_s)
 
     def close(self) -> None:
         """Give the session back; safe to call twice, or after the server is gone."""
@@ -78,7 +78,9 @@ class Connection:
             self._socket.socket.shutdown(SHUT_RDWR)
         self.close()
 
-    def _ask(self, frame: dict[str, Any], wanted: str, timeout_s: float) -> dict[str, Any]:
+    def _ask(
+        self, frame: dict[str, Any], wanted: str, read: Callable[[Any], T], timeout_s: float
+    ) -> T:
         # A server that turns us away says why before it closes: read that even if sending fails.
         with suppress(ConnectionClosed):
             self._socket.send(json.dumps(frame))
@@ -90,21 +92,12 @@ class Connection:
         except ConnectionClosed as error:
             raise SessionLost(f"{self._url}: the connection broke: {error}") from error
         try:
-            return self._unwrapped(json.loads(text), wanted)
+            return read(_unwrapped(json.loads(text), wanted))
         except SessionError:
             raise
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.close()
             raise ProtocolError(f"{self._url}: unreadable reply: {error}") from error
-
-    @staticmethod
-    def _unwrapped(message: dict[str, Any], wanted: str) -> dict[str, Any]:
-        data: dict[str, Any] = message["data"]
-        if message["type"] == wanted:
-            return data
-        if message["type"] == "error":
-            raise _refusal(data)
-        raise ValueError(f"a frame of type {message['type']!r} instead of {wanted!r}")
 
 
 def _dial(url: str, timeout_s: float) -> ClientConnection:
@@ -136,6 +129,20 @@ def is_loopback(url: str) -> bool:
     with suppress(ValueError):
         return ip_address(host).is_loopback
     return host == "localhost"
+
+
+def _unwrapped(message: dict[str, Any], wanted: str) -> Any:
+    if message["type"] == wanted:
+        return message["data"]
+    if message["type"] == "error":
+        raise _refusal(message["data"])
+    raise ValueError(f"a frame of type {message['type']!r} instead of {wanted!r}")
+
+
+def _observation(reply: dict[str, Any]) -> Observation:
+    fields = reply.get("observation") or {}
+    outer = {key: reply[key] for key in ("done", "reward", "metadata") if key in reply}
+    return Observation.model_validate({**fields, **outer})
 
 
 def _refusal(data: dict[str, Any]) -> SessionError:

@@ -12,7 +12,7 @@ import httpx
 from pydantic import TypeAdapter
 
 from agent_env.client._connection import is_loopback
-from agent_env.client._openenv import Policy, Site
+from agent_env.client._waiting import Policy, Site
 from agent_env.client.local import BundleRef, LocalServer
 from agent_env.client.session import Session
 from agent_env.errors import ProtocolError, ServerDown, TaskNotFound
@@ -174,11 +174,15 @@ class AgentEnv:
                 reply = http.request(method, self.url + path, json=body)
         except httpx.TransportError as error:
             raise ServerDown(f"{self.url} can't be reached: {error}") from error
-        if reply.status_code == 400:
-            raise TaskNotFound(reply.json()["detail"])
-        if reply.is_error:
+        if reply.is_error and reply.status_code != 400:
             raise ProtocolError(f"{self.url}{path} answers HTTP {reply.status_code}")
-        answer: dict[str, Any] = reply.json()
+        try:
+            answer: dict[str, Any] = reply.json()
+            refused = answer["detail"] if reply.is_error else None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ProtocolError(f"{self.url}{path} answers no JSON of ours: {error}") from error
+        if refused is not None:
+            raise TaskNotFound(refused)
         return answer
 
 

@@ -52,6 +52,9 @@ class LocalServer:
         ready, announce = os.pipe()
         try:
             self._process = _spawn(options, announce, log)
+        except BaseException:
+            os.close(ready)
+            raise
         finally:
             os.close(announce)
         self._stop = weakref.finalize(self, _stop, self._process, os.getpid())
@@ -119,9 +122,11 @@ def _announced_port(ready: int, process: subprocess.Popen[bytes]) -> int:
         return int(json.loads(line)["port"])
     if not readable:
         raise ServerDown(f"the env server didn't listen within {START_TIMEOUT_S:.0f} s")
-    raise ServerDown(
-        f"the env server ended at its start, exit status {process.wait()}; see its log"
-    )
+    try:
+        status = process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise ServerDown("the env server hangs at its start; see its log") from None
+    raise ServerDown(f"the env server ended at its start, exit status {status}; see its log")
 
 
 def _stop(process: subprocess.Popen[bytes], owner: int) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from agent_env.client._connection import Connection
-from agent_env.client._openenv import (
+from agent_env.client._waiting import (
     CONNECT_TIMEOUT_S,
     PROBE_S,
     Policy,
@@ -89,9 +89,9 @@ class Session:
             return None
         hopeless = self._site.given_up(self._visitor, time.monotonic())
         try:
-            timeout_s = self._policy.reset_timeout
-            timeout_s = min(PROBE_S, timeout_s) if hopeless else timeout_s
-            return self._reset(self._connection, request, timeout_s)
+            patience_s = self._policy.reset_timeout
+            timeout_s = min(PROBE_S, patience_s) if hopeless else patience_s
+            return self._connection.observe("reset", request, timeout_s)
         except SessionLost:
             self.close()
             return None
@@ -115,17 +115,13 @@ class Session:
     def _open(self, request: dict[str, Any], connect_s: float) -> Observation:
         connection = Connection.open(self._site.url, min(connect_s, self._policy.reset_timeout))
         try:
-            observation = self._reset(connection, request, self._policy.reset_timeout)
+            observation = connection.observe("reset", request, self._policy.reset_timeout)
         except SessionError:
             connection.close()
             raise
         self._connection = connection
         self._site.opened(connection)
         return observation
-
-    @staticmethod
-    def _reset(connection: Connection, request: dict[str, Any], timeout_s: float) -> Observation:
-        return connection.observe("reset", request, timeout_s)
 
     def _step(self, action: dict[str, Any]) -> Observation:
         connection = self._live()

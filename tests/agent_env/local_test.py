@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,8 +51,9 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.parametrize("where", ["main", "thread"])
-def test_a_killed_parent_takes_its_server_along(where: str) -> None:
+@contextmanager
+def parent_of_a_server(where: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that has started a server from its main thread or another, and the server's id."""
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, where],
         stdin=subprocess.PIPE,
@@ -59,7 +62,12 @@ def test_a_killed_parent_takes_its_server_along(where: str) -> None:
         text=True,
     ) as parent:
         assert parent.stdout is not None
-        child = int(parent.stdout.readline())
+        yield parent, int(parent.stdout.readline())
+
+
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_a_killed_parent_takes_its_server_along(where: str) -> None:
+    with parent_of_a_server(where) as (parent, child):
         assert alive(child)
         parent.send_signal(signal.SIGKILL)
         parent.wait()
@@ -67,16 +75,8 @@ def test_a_killed_parent_takes_its_server_along(where: str) -> None:
 
 
 def test_a_server_outlives_the_thread_that_started_it() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT, "thread"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(ROOT)},
-        text=True,
-    ) as parent:
-        assert parent.stdout is not None
+    with parent_of_a_server("thread") as (parent, child):
         assert parent.stdin is not None
-        child = int(parent.stdout.readline())
         assert Path(f"/proc/{child}").exists()
         assert alive(child)
         parent.stdin.close()

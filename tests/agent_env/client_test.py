@@ -1,0 +1,99 @@
+"""A client by hand: what it can ask for, and what it makes of a server that isn't ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from websockets.sync.server import Server, ServerConnection, serve
+
+from agent_env import AgentEnv
+from agent_env.bundle import load_bundle
+from agent_env.client.local import LocalServer
+from agent_env.errors import ProtocolError
+
+from .conftest import COUNTER
+
+
+@contextmanager
+def running(server: Server | HTTPServer) -> Iterator[None]:
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join(10)
+
+
+@contextmanager
+def a_server_that_replies(frame: object) -> Iterator[str]:
+    def answer(socket: ServerConnection) -> None:
+        for _ in socket:
+            socket.send(json.dumps(frame))
+
+    with serve(answer, "127.0.0.1", 0) as server, running(server):
+        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+
+
+class _Page(BaseHTTPRequestHandler):
+    """Somebody else's web server, at what was taken for an env server's address."""
+
+    status = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(b"<html>hello</html>")
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing on the test's output."""
+
+
+@contextmanager
+def a_web_page(status: int) -> Iterator[str]:
+    handler = type("Page", (_Page,), {"status": status})
+    with HTTPServer(("127.0.0.1", 0), handler) as server, running(server):
+        yield f"http://127.0.0.1:{server.server_port}"
+
+
+def test_the_tools_of_an_open_episode_are_those_of_its_split(server: LocalServer) -> None:
+    with AgentEnv(server.url) as env:
+        session = env.session()
+        session.reset(split="eval", index=0)
+        told = [tool["name"] for tool in session.list_tools()]
+        assert told == [tool.name for tool in env.tools("eval")]
+
+
+def test_a_client_can_tell_whether_it_has_the_same_tasks(server: LocalServer) -> None:
+    bundle = load_bundle(COUNTER)
+    with AgentEnv(server.url) as env:
+        assert env.content_hashes == {bundle.name: bundle.content_hash}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"type": "observation", "data": {"done": "perhaps", "reward": None}},
+        {"type": "observation", "data": {"done": True, "reward": "high"}},
+        {"type": "observation", "data": []},
+        {"type": "state", "data": {}},
+        {"type": "error", "data": {"message": "no code"}},
+        [],
+    ],
+)
+def test_a_reply_that_makes_no_sense_is_an_error_of_ours(frame: object) -> None:
+    unreadable = pytest.raises(ProtocolError, match="unreadable reply")
+    with a_server_that_replies(frame) as url, AgentEnv(url) as env, unreadable:
+        env.session().reset()
+
+
+@pytest.mark.parametrize("status", [200, 400, 404])
+def test_a_web_page_is_not_taken_for_an_env_server(status: int) -> None:
+    with a_web_page(status) as url, AgentEnv(url) as env, pytest.raises(ProtocolError):
+        env.tasks("train")
