@@ -19,7 +19,6 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--max-sessions", type=int, default=64)
     parser.add_argument("--reward", help="the score that is the reward; default: the bundle's own")
-    parser.add_argument("--log-level", default="warning")
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)
@@ -37,7 +36,6 @@ def main() -> None:
         announce=lambda bound: _report(args.ready_fd, bound),
         with_parent=args.with_parent,
         parent_pid=args.parent_pid,
-        log_level=args.log_level,
     )
 
 

@@ -24,11 +24,11 @@ _PR_SET_PDEATHSIG = 1
 class EnvServer(uvicorn.Server):
     """Uvicorn, which by itself cuts sockets in mid-step when told to stop."""
 
-    def __init__(self, app: Starlette, announce: Callable[[], None], log_level: str) -> None:
+    def __init__(self, app: Starlette, announce: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                log_level=log_level,
+                log_level="warning",
                 access_log=False,
                 # A trainer may hold the interpreter for long; a session must not die of that.
                 ws_ping_interval=20,
@@ -59,7 +59,6 @@ def run(
     announce: Callable[[int], None],
     with_parent: bool = False,
     parent_pid: int | None = None,
-    log_level: str = "warning",
 ) -> None:
     """Serve until SIGTERM or SIGINT, or, `with_parent`, until the parent process is gone.
 
@@ -68,7 +67,7 @@ def run(
     """
     listener = _listen(host, port)
     bound = listener.getsockname()[1]
-    server = EnvServer(app, lambda: announce(bound), log_level)
+    server = EnvServer(app, lambda: announce(bound))
     if parent_pid is not None:
         _die_with(parent_pid)
     if with_parent:
