@@ -63,7 +63,8 @@ def _play(environment: Any, row: Mapping[str, Any], calls: Sequence[Call]) -> Co
         result = getattr(environment, name)(**arguments)
         talk += [_call(name, arguments), {"role": "tool", "name": name, "content": str(result)}]
     if environment.get_reward() is None:
-        raise JobFailed(f"the expert's episode on {talk[-1]} was not scored")
+        told = talk[-1]["content"]
+        raise JobFailed(f"an episode of the expert was not scored; the last it was told: {told}")
     return [*talk, {"role": "assistant", "content": FAREWELL}]
 
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from agent_env.client import AgentEnv
 from agent_env.training.config import ProgramConfig
 
 
-@contextmanager
-def open_env(config: ProgramConfig, *, sessions: int) -> Iterator[AgentEnv]:
-    """The env server, for as long as the block; `sessions` is how many rollouts run at once."""
+def open_env(config: ProgramConfig, *, sessions: int) -> AgentEnv:
+    """The env server, to be closed after use; `sessions` is how many rollouts run at once."""
     if config.env_url:
-        env = AgentEnv(config.env_url)
-    else:
-        env = AgentEnv.local(config.bundle, max_sessions=sessions)
-    try:
-        yield env
-    finally:
-        env.close()
+        return AgentEnv(config.env_url)
+    return AgentEnv.local(config.bundle, max_sessions=sessions)
 
 
 def task_rows(env: AgentEnv, split: str, limit: int | None = None) -> Any:

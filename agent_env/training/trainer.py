@@ -119,13 +119,14 @@ def evaluator(
     tokenizer: Any,
     factory: Any,
     rows: Any,
-    evals: dict[str, Any],
     *,
+    samples: int,
     out: Path,
     metrics: MetricsFile,
     stop: StopRequest,
 ) -> Trainer:
-    """A trainer that is never going to train."""
+    """A trainer that is never going to train; `samples` rollouts a row."""
+    evals = eval_arguments(samples=samples, tasks=len(rows), batch=config.batch)
     never = {
         "max_steps": 1,
         "save_strategy": "no",

@@ -109,7 +109,11 @@ def _schedule(x: Any, site: Site) -> Schedule:
     for hour in range(HOURS):
         gained = x[_at("charge", hour)] * site.battery.charge_efficiency
         gained -= x[_at("discharge", hour)] / site.battery.discharge_efficiency
-        loss = site.battery.discharge_efficiency
-        battery_kw.append(gained / site.battery.charge_efficiency if gained > 0 else gained * loss)
+        charging = gained > 0
+        battery_kw.append(
+            gained / site.battery.charge_efficiency
+            if charging
+            else gained * site.battery.discharge_efficiency
+        )
     generator = slice(_at("generator", 0), _at("generator", HOURS - 1) + 1)
     return Schedule.of(battery_kw, [float(kw) for kw in x[generator]])

@@ -14,7 +14,7 @@ from agent_env.training.metrics import MetricsFile
 from agent_env.training.rollouts import Rollout
 from agent_env.training.serving import open_env, task_rows
 from agent_env.training.stopping import StopRequest
-from agent_env.training.trainer import eval_arguments, evaluator
+from agent_env.training.trainer import evaluator
 
 
 def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
@@ -23,15 +23,14 @@ def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
     metrics = MetricsFile(job.metrics, max_steps=1)
     metrics.cut_back(-1)
     with open_env(config, sessions=max(config.batch, config.samples)) as env:
-        rows = task_rows(env, config.split, config.tasks)
         model, tokenizer = learner.load(job.model_source, config)
         judge = evaluator(
             config,
             model,
             tokenizer,
             env.factory_for(config.split),
-            rows,
-            eval_arguments(samples=config.samples, tasks=len(rows), batch=config.batch),
+            task_rows(env, config.split, config.tasks),
+            samples=config.samples,
             out=job.out,
             metrics=metrics,
             stop=stop,

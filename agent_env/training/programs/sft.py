@@ -19,7 +19,7 @@ from agent_env.training.randomness import seed_everything
 from agent_env.training.rollouts import Tally
 from agent_env.training.serving import open_env, task_rows
 from agent_env.training.stopping import StopRequest
-from agent_env.training.trainer import Trainer, eval_arguments, evaluator
+from agent_env.training.trainer import Trainer, evaluator
 from agent_env.training.warmstart import Example, to_example, warm_start
 
 LOG_EACH_STEPS = 50
@@ -78,14 +78,13 @@ def _judge(
     stop: StopRequest,
 ) -> Trainer:
     config = job.config
-    rows = task_rows(env, config.eval_split, config.eval_tasks)
     return evaluator(
         config,
         model,
         tokenizer,
         env.factory_for(config.eval_split),
-        rows,
-        eval_arguments(samples=config.eval_samples, tasks=len(rows), batch=config.batch),
+        task_rows(env, config.eval_split, config.eval_tasks),
+        samples=config.eval_samples,
         out=job.out,
         metrics=metrics,
         stop=stop,
