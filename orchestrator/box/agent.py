@@ -112,9 +112,9 @@ class Agent:
             place = self._places[job.name]
             if not recall(job, place.folder):
                 continue
-            left = end_leftover(place)
+            process = "killed its process" if end_leftover(place) else "its process had ended"
             self._read_progress(job)
-            log.info("%s: an earlier agent left it %s, %s", job.name, job.state, left)
+            log.info("%s: an earlier agent left it %s; %s", job.name, job.state, process)
             if job.state == RUNNING and not job.outcome and job.told_at is not None:
                 self._close(job, "cut", "told to stop at the deadline")
 

@@ -141,7 +141,8 @@ class Process:
 
 
 def end_leftover(place: Place, patience_s: float = 10.0) -> bool:
-    """Kill the process that an earlier agent started and left; whether there was one."""
+    """Kill what an earlier agent's job left running; whether its first process was among it."""
+    end_strays(place)
     try:
         pid, ticks = json.loads(place.pid_file.read_text())
     except (OSError, ValueError):
@@ -149,7 +150,6 @@ def end_leftover(place: Place, patience_s: float = 10.0) -> bool:
     if ticks is None or started_ticks(pid) != ticks:
         return False
     signal_group(pid, signal.SIGKILL)
-    end_strays(place)
     end = time.monotonic() + patience_s
     while started_ticks(pid) == ticks and time.monotonic() < end:
         time.sleep(0.05)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -83,6 +85,16 @@ def test_a_leftover_of_an_earlier_agent_is_ended_but_a_reused_pid_is_not(tmp_pat
     assert end_leftover(place)
     assert until(lambda: process.exit_code()) == -signal.SIGKILL
     assert not end_leftover(place)
+
+
+def test_what_outlived_both_the_agent_and_the_job_s_first_process_is_ended(tmp_path: Path) -> None:
+    place = Place(tmp_path, "grpo")
+    (place.work / "out").mkdir(parents=True)
+    env = {**os.environ, "GPURUN_OUT": str(place.work / "out")}
+    with subprocess.Popen(["sleep", "60"], env=env) as stray:
+        place.pid_file.write_text(json.dumps([stray.pid, 1]))  # another's by now
+        assert not end_leftover(place)
+        assert stray.wait(10) == -signal.SIGKILL
 
 
 def test_a_workdir_is_unpacked_once_and_never_outside(tmp_path: Path) -> None:
