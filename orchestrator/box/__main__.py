@@ -33,7 +33,7 @@ def main() -> int:
         poweroff=(options.end_with,),
         wheels=Path(wheels) if wheels else None,
         instance_id=_instance_id(),
-        booted_at=float(os.environ.get("GPURUN_BOOTED_AT") or clock.now()),
+        booted_at=float(os.environ["GPURUN_BOOTED_AT"]),
     )
     Agent(spec, host, clock).run()
     return 0

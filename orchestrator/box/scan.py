@@ -22,6 +22,8 @@ CHECKPOINT = re.compile(r"checkpoint-\d+")
 MARKER = "trainer_state.json"
 OWN = ("metrics.jsonl", "log.txt")
 GROWING = (".jsonl", ".log")
+DEPTH = 4
+"""Folders below a results path in which each tick looks for checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,13 @@ def scan(job_dir: Path, results: Iterable[str]) -> tuple[list[Unit], list[str]]:
     return _units(files, job_dir / "work"), notes
 
 
-def checkpoints(job_dir: Path, results: Iterable[str], depth: int = 4) -> frozenset[str]:
+def checkpoints(job_dir: Path, results: Iterable[str]) -> frozenset[str]:
     """Names of the complete checkpoint folders among the results, cheap enough for each tick."""
     work = job_dir / "work"
     return frozenset(
         str(folder.relative_to(work))
         for path in results
-        for folder in _folders(work / path, depth)
+        for folder in _folders(work / path, DEPTH)
         if CHECKPOINT.fullmatch(folder.name) and is_complete(folder)
     )
 

@@ -90,7 +90,7 @@ def parse_spec(data: dict[str, Any]) -> BoxSpec:
         bucket=str(data["bucket"]),
         region=str(data["region"]),
         prefix=str(data["prefix"]),
-        planned_at=float(data.get("planned_at", 0)),
+        planned_at=float(data["planned_at"]),
         drain_at=float(data["drain_at"]),
         poweroff_at=float(data["poweroff_at"]),
         loss_bound_s=float(data["loss_bound_s"]),

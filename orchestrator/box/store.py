@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,12 +79,6 @@ class Store:
 
         return self._or_none(key, read)
 
-    def size(self, key: str) -> int | None:
-        return self._or_none(
-            key,
-            lambda s3: s3.head_object(Bucket=self.bucket, Key=self.prefix + key)["ContentLength"],
-        )
-
     def keys(self, under: str) -> list[tuple[str, int]]:
         """Names (without the prefix) and sizes of everything under `under`, in order."""
 
@@ -98,13 +93,11 @@ class Store:
         return self._call(read)
 
     def chunks(self, key: str) -> Iterator[bytes]:
-        body = self._call(lambda s3: s3.get_object(Bucket=self.bucket, Key=self.prefix + key))
-        blocks = body["Body"].iter_chunks(1 << 20)
-        while True:
-            block = self._call(lambda _: next(blocks, b""))
-            if not block:
-                return
-            yield block
+        reply = self._call(lambda s3: s3.get_object(Bucket=self.bucket, Key=self.prefix + key))
+        with closing(reply["Body"]) as body:
+            blocks = body.iter_chunks(1 << 20)
+            while block := self._call(lambda _: next(blocks, b"")):
+                yield block
 
     def upload(self, key: str, path: Path, sha256: str, size: int) -> None:
         """Put the file's first `size` bytes; nothing appears under `key` unless they hash right.

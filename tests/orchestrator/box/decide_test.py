@@ -30,6 +30,7 @@ def box(*jobs: dict[str, Any], **changes: Any) -> State:
     base: dict[str, Any] = {
         **dict.fromkeys(("run", "box", "bucket", "region", "prefix"), "x"),
         "format": 1,
+        "planned_at": T0,
         "drain_at": DRAIN,
         "poweroff_at": OFF,
         "loss_bound_s": 300,

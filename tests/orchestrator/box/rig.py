@@ -131,6 +131,7 @@ class Rig:
     def environment(self) -> dict[str, str]:
         keep = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
         return keep | {
+            "GPURUN_BOOTED_AT": str(time.time()),
             "AWS_ENDPOINT_URL": self.cloud.url,
             "AWS_ACCESS_KEY_ID": "testing",
             "AWS_SECRET_ACCESS_KEY": "testing",
