@@ -103,11 +103,6 @@ class Plan(PlanModel):
             needed[box.quota_code] = needed.get(box.quota_code, 0) + box.vcpus
         return needed
 
-    @property
-    def ends_at(self) -> datetime:
-        """When the cloud has ended the last box."""
-        return max(box.cloud_at for box in self.boxes)
-
 
 def make_plan(
     runbook: Runbook,
