@@ -12,7 +12,7 @@ import httpx
 from pydantic import TypeAdapter
 
 from agent_env.client._connection import is_loopback
-from agent_env.client._waiting import Policy, Site
+from agent_env.client._openenv import Policy, Site
 from agent_env.client.local import BundleRef, LocalServer
 from agent_env.client.session import Session
 from agent_env.errors import ProtocolError, ServerDown, TaskNotFound

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from agent_env.client._connection import Connection
-from agent_env.client._waiting import (
+from agent_env.client._openenv import (
     CONNECT_TIMEOUT_S,
     PROBE_S,
     Policy,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_env.client._waiting import Policy, Site
+from agent_env.client._openenv import Policy, Site
 from agent_env.client.session import Session
 from agent_env.errors import AtCapacity, EpisodeFailed, SessionError, ToolError
 from agent_env.training._functions import tool_function

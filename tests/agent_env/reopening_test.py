@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent_env.client._waiting import PROBE_S, Policy, Site, Visitor, reopened
+from agent_env.client._openenv import PROBE_S, Policy, Site, Visitor, reopened
 from agent_env.errors import AtCapacity, ProtocolError, ServerDown, SessionError, SessionLost
 
 SEEDS = Policy(patience=4.0, reset_timeout=60.0, waits_for_server=True)

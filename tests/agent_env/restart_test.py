@@ -55,7 +55,7 @@ class Told(logging.Handler):
 @contextmanager
 def back_when_waited_for(port: int) -> Iterator[list[LocalServer]]:
     """Starts a server on the port as soon as somebody waits for one."""
-    logger, told = logging.getLogger("agent_env.client._waiting"), Told()
+    logger, told = logging.getLogger("agent_env.client._openenv"), Told()
     logger.addHandler(told)
     logger.setLevel(logging.INFO)
     started: list[LocalServer] = []
