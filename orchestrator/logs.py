@@ -30,17 +30,18 @@ def read_logs(opened: Opened, job: str | None, *, follow: bool) -> Iterator[str]
         yield from _consoles(opened)
         return
     _check_job(opened, job)
-    shown = b""
+    shown, committed = b"", False
     while True:
         over = _is_over(opened, job)
         data = results.read_file(opened.bucket, opened.record.run_id, job, "log.txt")
+        committed = committed or data is not None
         if data is not None and len(data) > len(shown):
             yield data[len(shown) :].decode(errors="replace")
             shown = data
         if not follow or over:
             break
         SystemClock().sleep(_FOLLOW_S)
-    if not shown:
+    if not committed:
         raise ResultsMissing(
             f"The job {job} has committed no log yet.",
             hint=f"See the box's console: gpurun logs {opened.record.run_id}",

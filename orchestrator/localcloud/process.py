@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import CloudError
-from orchestrator.localcloud.state import CloudState, folder_of, log_path, read_state
+from orchestrator.localcloud.state import CloudState, folder_of, is_held, log_path, read_state
 
 _START_S, _STOP_S, _POLL_S, _ASK_S = 60.0, 30.0, 0.05, 5.0
 
@@ -36,12 +36,18 @@ def start(
     """
     if running := status(home):
         return running
-    folder_of(home).mkdir(parents=True, exist_ok=True)
     argv = [sys.executable, "-m", "orchestrator.localcloud", "--home", str(home.absolute())]
     argv += ["--port", str(port), "--driver", driver, "--region", region]
     argv += ["--wheels", str(wheels.absolute())] if wheels is not None else []
     argv += ["--as-root"] if as_root else []
-    child = _spawn(argv, log_path(home))
+    try:
+        folder_of(home).mkdir(parents=True, exist_ok=True)
+        child = _spawn(argv, log_path(home))
+    except OSError as error:
+        raise CloudError(
+            f"the local cloud can't be kept in {folder_of(home)}: {error.strerror or error}",
+            hint="Name a folder that can be written: GPURUN_HOME=DIR",
+        ) from error
     _wait_for(lambda: status(home) is not None or _ended(child, home), _START_S)
     state = status(home)
     if state is None:
@@ -115,12 +121,11 @@ def _spawn(argv: list[str], log: Path) -> int:
 
 
 def _ended(child: int, home: Path) -> bool:
-    """Raise once the child has ended without another cloud having taken its place."""
+    """Raise once the child has ended and no other cloud runs or starts in its place."""
     with contextlib.suppress(ChildProcessError):
         if os.waitpid(child, os.WNOHANG)[0] == 0:
             return False
-    state = read_state(home)
-    if state is None or not _is_ours(state, home):
+    if not is_held(home):
         raise CloudError("the local cloud didn't start", hint=_tail(home))
     return False
 

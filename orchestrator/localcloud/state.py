@@ -56,6 +56,18 @@ def remove_state(home: Path) -> None:
     state_path(home).unlink(missing_ok=True)
 
 
+def is_held(home: Path) -> bool:
+    """Whether a cloud holds the folder's lock, answering already or still starting."""
+    try:
+        with (folder_of(home) / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 @contextmanager
 def only_one(home: Path) -> Iterator[None]:
     """Hold the folder's lock; raises CloudError while another cloud holds it."""

@@ -63,6 +63,24 @@ def test_a_cloud_outlives_its_starter_and_takes_its_boxes_along(
     assert not process.stop(tmp_path)
 
 
+def test_starters_at_the_same_moment_all_get_the_one_cloud(tmp_path: Path) -> None:
+    starter = f"{START}print(process.start(pathlib.Path({str(tmp_path)!r})).pid)"
+    argv = [sys.executable, "-c", starter]
+    starters = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        assert len({starter.communicate(timeout=60)[0] for starter in starters}) == 1
+        assert [starter.returncode for starter in starters] == [0, 0, 0]
+    finally:
+        assert process.stop(tmp_path)
+
+
+def test_a_home_that_cant_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CloudError, match="can't be kept in") as told:
+        process.start(tmp_path / "file")
+    assert "GPURUN_HOME" in told.value.hint
+
+
 def test_a_second_cloud_in_one_home_is_refused(cloud: LocalCloud) -> None:
     argv = [sys.executable, "-m", "orchestrator.localcloud", "--home", str(cloud.home)]
     second = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
