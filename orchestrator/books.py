@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from orchestrator import results, run
 from orchestrator.bill import Span, span_usd
-from orchestrator.ledger import Ledger
+from orchestrator.ledger import Ledger, LedgerEntry
 from orchestrator.run import Event, EventKind, RunLog, RunRecord
 
 if TYPE_CHECKING:
@@ -32,13 +32,24 @@ class Books:
     log: RunLog
     catalog: Catalog
 
+    def ledger(self) -> Ledger:
+        """The run's money as its log tells it."""
+        kinds: dict[EventKind, Literal["reserve", "settle"]]
+        kinds = {EventKind.RESERVED: "reserve", EventKind.SETTLED: "settle"}
+        entries = [
+            LedgerEntry(kind=kinds[event.kind], line=event.box, usd=event.usd)
+            for event in self.log.read()
+            if event.kind in kinds and event.box is not None and event.usd is not None
+        ]
+        return Ledger.replay(self.record.plan.cap_usd, entries)
+
     def reserve(self, now: datetime) -> None:
         """Write the worst case of each line down, unless it is; raises OverCap."""
-        events, ledger = self.log.read(), Ledger(self.record.plan.cap_usd)
-        for name, usd in self.record.plan.reservations().items():
-            ledger = ledger.reserve(name, usd)
-            if not run.has(events, EventKind.RESERVED, name):
-                self.log.append(EventKind.RESERVED, now, box=name, usd=usd)
+        ledger = self.ledger()
+        for line, usd in self.record.plan.reservations().items():
+            if line not in ledger.reserved and line not in ledger.settled:
+                ledger = ledger.reserve(line, usd)
+                self.log.append(EventKind.RESERVED, now, box=line, usd=usd)
 
     def note_ended(
         self, records: Sequence[BoxRecord], now: datetime, *, over: bool = False

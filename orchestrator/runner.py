@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator import run
 from orchestrator.aws import boxes as ec2
-from orchestrator.aws import keys, network, role, schedules, stack
+from orchestrator.aws import keys, network, role, schedules, stack, zones
 from orchestrator.aws.images import Ami
 from orchestrator.aws.tags import RunTags
 from orchestrator.books import Books
@@ -159,8 +159,9 @@ class Runner:
         if not run.has(self.log.read(), EventKind.BUILDING):
             self.log.append(EventKind.BUILDING, self.clock.now())
         self.on_step("building the network")
-        zones = sorted({zone for box in missing for of in box.zones.values() for zone in of})
-        net = network.ensure_network(self.session, self.tags, zones, self.record.ssh_cidr)
+        net = network.ensure_network(
+            self.session, self.tags, self._zones_for(missing), self.record.ssh_cidr
+        )
         self.on_step("making the role and the key")
         profile = role.ensure_box_role(self.session, self.tags, self.record.bucket)
         role.ensure_kill_role(self.session, self.tags)
@@ -172,6 +173,12 @@ class Runner:
             self.log.append(EventKind.LAUNCHING, self.clock.now(), box=box.name)
             request = self._launch_request(box, profile, f"gpurun-{run_id}")
             self._note_launched(ec2.launch(self.session, request, net))
+
+    def _zones_for(self, boxes: list[PlannedBox]) -> list[str]:
+        """Zones with one of the types: as this account names them, not as the catalog does."""
+        types = {name for box in boxes for name in (box.instance, *box.fallbacks)}
+        offered = zones.offered_zones(self.session, types)
+        return sorted({zone for of in offered.values() for zone in of})
 
     def _launch_request(self, box: PlannedBox, profile: str, key: str) -> ec2.LaunchRequest:
         record = self.record

@@ -35,14 +35,14 @@ _LONGEST_PAUSE_S = 1.0
 class Policy:
     """How patient a session is; all in seconds."""
 
-    patience: float = 4.0
+    patience: float
     """For room on a full server."""
-    reset_timeout: float = 60.0
+    reset_timeout: float
     """For the reply to a reset."""
+    waits_for_server: bool
+    """Wait for a server that refuses connections, instead of giving up at once."""
     step_timeout: float = 60.0
     """For the reply to a step."""
-    waits_for_server: bool = False
-    """Wait for a server that refuses connections, instead of giving up at once."""
 
     def budget(self, error: ServerDown | AtCapacity) -> float:
         """How long to go on trying after that error, counted from the first."""
