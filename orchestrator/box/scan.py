@@ -2,7 +2,8 @@
 
 The unit is a file, or a whole checkpoint folder: TRL writes `checkpoint-N` in place, with
 `trainer_state.json` last, so a checkpoint counts once that file parses, and then as one. Other
-trainers write no such file: where no checkpoint has one, each counts once all of it has rested.
+trainers write no such file: where no checkpoint beside it has one, it counts once all of it has
+rested.
 Links and special files are refused: a manifest names bytes that the job made, nothing else.
 """
 
@@ -65,7 +66,7 @@ def scan(job_dir: Path, results: Iterable[str]) -> tuple[list[Unit], list[str]]:
     for path in results:
         for found in _walk(job_dir / "work", path, notes):
             files.setdefault(found.name, found)
-    return _units(files, job_dir / "work"), notes
+    return _units(files, job_dir / "work", notes), notes
 
 
 def checkpoints(job_dir: Path, results: Iterable[str]) -> frozenset[str]:
@@ -96,7 +97,7 @@ def checkpoint_of(name: str) -> str | None:
     return None
 
 
-def _units(files: dict[str, Found], work: Path) -> list[Unit]:
+def _units(files: dict[str, Found], work: Path, notes: list[str]) -> list[Unit]:
     folders: dict[str, list[Found]] = {}
     singles = []
     for name, found in files.items():
@@ -106,8 +107,10 @@ def _units(files: dict[str, Found], work: Path) -> list[Unit]:
         else:
             folders.setdefault(folder, []).append(found)
     marked = {name for name in folders if is_complete(work / name)}
-    # Without a marker where others have one, or with a broken one, it was cut off half-way.
-    taken = marked if any(_has_marker(all_) for all_ in folders.values()) else folders.keys()
+    # Without a marker where a neighbour has one, or with a broken one: cut off half-way.
+    strict = {Path(name).parent for name, all_ in folders.items() if _has_marker(all_)}
+    taken = {name for name in folders if name in marked or Path(name).parent not in strict}
+    notes += [f"{name}: an incomplete checkpoint, not kept" for name in folders.keys() - taken]
     whole = [Unit(tuple(folders[name]), name, name in marked) for name in folders if name in taken]
     whole.sort(key=lambda unit: -int(str(unit.checkpoint).rpartition("-")[2]))
     singles.sort(key=lambda unit: unit.files[0].size)

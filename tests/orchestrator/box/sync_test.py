@@ -277,9 +277,15 @@ def test_checkpoints_of_a_trainer_that_writes_no_marker_are_kept_once_they_rest(
     desk.write("out/checkpoint-5/model.bin", b"m5")
     desk.write("out/checkpoint-9/model.bin", b"m9")
     desk.write("out/checkpoint-9/optimizer.bin", b"o", age_s=0)
-    assert not desk.sync().whole
-    assert desk.listed(1) == {"out/checkpoint-5/model.bin"}
+    desk.write("out/other/checkpoint-5/trainer_state.json", b"{}")
+    desk.write("out/other/checkpoint-9/model", b"half")
+    synced = desk.sync()
+    assert not synced.whole
+    assert synced.notes == ("out/other/checkpoint-9: an incomplete checkpoint, not kept",)
+    other = "out/other/checkpoint-5/trainer_state.json"
+    assert desk.listed(1) == {"out/checkpoint-5/model.bin", other}
     assert desk.final().whole
+    assert "out/other/checkpoint-9/model" not in desk.listed(2)
     assert desk.listed(2) >= {"out/checkpoint-9/model.bin", "out/checkpoint-9/optimizer.bin"}
 
 
