@@ -8,6 +8,7 @@ PYTHON ?= python3
 CLOUD ?= local
 CAP ?=
 RUN ?=
+YES ?=
 JOBS ?= 2
 
 BIN := .venv/bin
@@ -38,7 +39,7 @@ train-setup: .venv-train/.installed ## Make .venv-train: torch and TRL on the CP
 ifeq ($(CLOUD),aws)
 gpu-proof: setup ## The main job: rehearsal on the local cloud; CLOUD=aws CAP=40 runs it on AWS (asks first)
 	@test -n "$(CAP)" || { echo "CLOUD=aws spends money: say how much at most, e.g. CAP=40" >&2; exit 2; }
-	$(GPURUN) up runbooks/gpu-proof.yaml --cloud aws --cap $(CAP)
+	$(GPURUN) up runbooks/gpu-proof.yaml --cloud aws --cap $(CAP)$(if $(YES), --yes)
 else
 gpu-proof: setup $(WHEELS)/cpu/.complete
 	$(GPURUN) up runbooks/rehearsal.yaml --cloud $(CLOUD) --yes$(if $(CAP), --cap $(CAP))

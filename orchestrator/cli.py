@@ -100,10 +100,12 @@ def up(
     found = plan_runbook(runbook, cloud=cloud.value, cap_usd=cap, allow_stale_prices=stale)
     console = make_console(stderr=as_json)
     console.print(plan_view(found))
-    if cloud is Cloud.AWS and not yes:
-        _confirm(found.worst_case_usd)
-    from orchestrator import journey  # noqa: PLC0415
+    from orchestrator import journey  # noqa: PLC0415  # after the plan, which may be refused
 
+    if cloud is Cloud.AWS and not yes:
+        _require_terminal(found.worst_case_usd)
+        journey.check_credentials(found)
+        _confirm(found.worst_case_usd)
     opened = journey.begin(found, console)
     journey.go(opened, console, to=to, detach=detach, as_json=as_json)
 
@@ -131,15 +133,11 @@ def status(
     if run is None:
         from orchestrator.opened import list_runs  # noqa: PLC0415
 
-        records = list(list_runs(cloud.value))
+        rows = list(list_runs(cloud.value))
         if as_json:
-            rows = [
-                record.model_dump(mode="json", include={"run_id", "created_at"})
-                for record in records
-            ]
-            typer.echo(json.dumps(rows))
+            typer.echo(json.dumps([row.model_dump(mode="json") for row in rows]))
         else:
-            make_console().print(runs_view(records))
+            make_console().print(runs_view(rows))
         return
     seen = _open(run, cloud).runner().look()
     if as_json:
@@ -193,13 +191,20 @@ def bill(run: Run, cloud: OnCloud = Cloud.LOCAL, as_json: Json = False) -> None:
 
 
 @app.command()
-def down(run: Run, cloud: OnCloud = Cloud.LOCAL) -> None:
-    """End the run now and delete everything with its tag; the results stay."""
+def down(
+    run: Run,
+    cloud: OnCloud = Cloud.LOCAL,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Let no job save first: its last minutes may be lost."),
+    ] = False,
+) -> None:
+    """End the run and delete everything with its tag; jobs save first, the results stay."""
     from orchestrator.console import Progress, make_console  # noqa: PLC0415
     from orchestrator.journey import end_run  # noqa: PLC0415
 
     with Progress(make_console()) as progress:
-        end_run(run, cloud.value, progress)
+        end_run(run, cloud.value, progress, now=now)
     typer.echo(f"{run} is down; nothing with its tag is left. Results: gpurun pull {run}")
 
 
@@ -266,9 +271,15 @@ def _open(run: str, cloud: Cloud) -> Opened:
     return open_run(run, cloud.value)
 
 
-def _confirm(worst_case_usd: Decimal) -> None:
+def _require_terminal(worst_case_usd: Decimal) -> None:
     if not sys.stdin.isatty():
-        raise NotConfirmed("This spends money on AWS.", hint="Say so by name: --yes")
+        raise NotConfirmed(
+            f"This may cost up to ${worst_case_usd} on AWS, and nobody is there to be asked.",
+            hint="Agree beforehand with --yes (make gpu-proof … YES=1).",
+        )
+
+
+def _confirm(worst_case_usd: Decimal) -> None:
     answer = typer.prompt(f"This may cost up to ${worst_case_usd} on AWS. Type aws to go on")
     if answer.strip() != "aws":
         raise NotConfirmed("Nothing was created.")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from orchestrator.bill import Bill
     from orchestrator.plan import Plan
-    from orchestrator.progress import JobView, Snapshot
-    from orchestrator.run import RunRecord
+    from orchestrator.progress import JobView, RunRow, Snapshot
 
 # Columns of a table must not fold when a person pipes the output into a file.
 _PLAIN_WIDTH = 118
@@ -51,115 +50,98 @@ def clock(at: datetime) -> str:
 
 
 def plan_view(plan: Plan) -> Group:
-    """Boxes with price and deadlines, jobs, and the sum against the cap."""
-    boxes = Table(title=f"Plan {plan.name} · {plan.cloud} · {plan.region}", title_justify="left")
-    names = (
-        "box",
-        "instance",
-        "GPU",
-        "vCPU",
-        "$/h",
-        "hours",
-        "drain",
-        "power-off",
-        "cloud",
-        "disk",
-    )
-    for name in names:
-        boxes.add_column(name, no_wrap=True)
-    boxes.add_column("worst", justify="right")
-    boxes.add_column("expected", justify="right")
+    """Boxes with their price, their deadlines, the jobs, and the sum against the cap."""
+    title = f"Plan {plan.name} · {plan.cloud} · {plan.region}"
+    boxes = _table(title, ("box", "instance", "GPU", "$/h", "hours", "disk", "worst", "expected"))
+    month = f"{min(box.drain_at for box in plan.boxes):%b %Y}"
+    columns = ("box", "drain", "power-off", "cloud", "vCPU", "quota")
+    ends = _table(f"Deadlines (day and time in UTC, {month})", columns)
     for box in plan.boxes:
         gpu = f"{box.gpus}×{box.gpu}" if box.gpus > 1 else box.gpu
-        times = (clock(at)[-8:] for at in (box.drain_at, box.poweroff_at, box.cloud_at))
-        boxes.add_row(
-            box.name,
-            box.instance,
-            gpu,
-            str(box.vcpus),
-            str(box.price_usd_per_hour),
-            f"{box.hours.normalize():f}",
-            *times,
-            f"{box.disk_gb} GB",
-            usd(box.worst_case_usd),
-            usd(box.expected_usd),
-        )
-    jobs = Table(title="Jobs", title_justify="left")
-    for name in ("job", "box", "runs", "needs", "pins", "results"):
-        jobs.add_column(name)
+        price, hours = str(box.price_usd_per_hour), f"{box.hours.normalize():f}"
+        money = (usd(box.worst_case_usd), usd(box.expected_usd))
+        boxes.add_row(box.name, box.instance, gpu, price, hours, f"{box.disk_gb} GB", *money)
+        times = (f"{at:%d %H:%M:%S}" for at in (box.drain_at, box.poweroff_at, box.cloud_at))
+        ends.add_row(box.name, *times, str(box.vcpus), box.quota_code)
+    jobs = _table("Jobs", ("job", "box", "runs", "needs", "pins", "results"))
     for job in plan.jobs:
         what = job.program or job.command or ""
-        size = f" ({job.workdir_bytes:,} B)" if job.workdir_bytes else ""
+        files = f" ({job.workdir_files} files, {job.workdir_bytes:,} B)" if job.workdir else ""
+        pins = job.pins or ("own" if job.requirements else "none")
         jobs.add_row(
-            job.name,
-            job.box,
-            what + size,
-            ", ".join(job.needs),
-            job.pins or "own",
-            ", ".join(job.results),
+            job.name, job.box, what + files, ", ".join(job.needs), pins, ", ".join(job.results)
         )
-    return Group(boxes, jobs, Text("\n".join(_plan_facts(plan))))
+    for column in jobs.columns:
+        column.no_wrap = False
+    return Group(boxes, ends, jobs, Text("\n".join(_plan_facts(plan))))
+
+
+def _table(title: str, names: tuple[str, ...]) -> Table:
+    """Numbers must stay whole on a narrow terminal, so no cell folds."""
+    table = Table(title=title, title_justify="left", padding=(0, 1))
+    for name in names:
+        table.add_column(name, no_wrap=True, justify="right" if name in _NUMBERS else "left")
+    return table
+
+
+_NUMBERS = frozenset({"$/h", "hours", "worst", "expected", "vCPU", "cost", "worst case", "USD"})
 
 
 def _plan_facts(plan: Plan) -> list[str]:
     needs = ", ".join(f"{vcpus} vCPUs of {code}" for code, vcpus in plan.quotas.items())
-    day = f"{min(box.drain_at for box in plan.boxes):%d %b %Y}"
+    fallbacks = [
+        f"{box.name} may fall back to {', '.join(box.fallbacks)}: "
+        "worst case and vCPUs are the dearest's and the largest's"
+        for box in plan.boxes
+        if box.fallbacks
+    ]
     return [
         f"worst case {usd(plan.worst_case_usd)} of cap {usd(plan.cap_usd)}, "
-        f"of it {usd(plan.results_usd)} for S3 and transfer; "
-        f"expected {usd(plan.expected_usd)}; prices as of {plan.prices_as_of}",
-        f"deadlines are UTC, from {day}, as if started now; quota {needs}",
+        f"of it {usd(plan.results_usd)} for S3 and transfer; expected {usd(plan.expected_usd)}",
+        f"prices as of {plan.prices_as_of}; deadlines as if started now; quota {needs}",
         f"at most the last {plan.loss_bound_s} s of results can be lost",
+        *fallbacks,
         *plan.warnings,
     ]
 
 
-def runs_view(records: Sequence[RunRecord]) -> Table:
+def runs_view(rows: Sequence[RunRow]) -> Table:
     """One row a run on record."""
-    table = Table(title="Runs", title_justify="left")
-    for name in ("run", "region", "boxes", "jobs", "cap", "last box gone by (UTC)"):
-        table.add_column(name)
-    for record in records:
-        plan = record.plan
-        counts = (str(len(plan.boxes)), str(len(plan.jobs)))
-        table.add_row(
-            record.run_id, plan.region, *counts, usd(plan.cap_usd), clock(record.expires_at)
-        )
+    table = _table("Runs", ("run", "stage", "region", "cap", "last box gone by (UTC)"))
+    for row in rows:
+        gone_by = clock(row.expires_at)
+        table.add_row(row.run_id, row.stage, row.region, usd(row.cap_usd), gone_by)
     return table
 
 
 def result_view(snapshot: Snapshot) -> Group:
     """One row a job with its final numbers, one row a box with what it cost."""
-    jobs = Table(title=f"Results of {snapshot.run_id}", title_justify="left")
-    for name in ("job", "box", "state", "attempt", "step", "result"):
-        jobs.add_column(name, no_wrap=name != "result")
+    jobs = _table(
+        f"Results of {snapshot.run_id}", ("job", "box", "state", "attempt", "step", "result")
+    )
+    jobs.columns[-1].no_wrap = False
     for job in snapshot.jobs:
         state = Text(job.state, _STATE_STYLE.get(job.state, ""))
         jobs.add_row(
             job.name, job.box, state, str(job.attempt), _step(job), "\n".join(job.lines())
         )
-    boxes = Table(title="Boxes", title_justify="left")
-    for name in ("box", "instance", "state", "why", "cost", "worst case"):
-        boxes.add_column(name)
+    boxes = _table("Boxes", ("box", "instance", "state", "cost", "worst case", "why"))
+    boxes.columns[-1].no_wrap = False
     for box in snapshot.boxes:
         boxes.add_row(
             box.name,
             box.instance,
             box.state,
-            box.reason,
             usd(box.usd),
             usd(box.worst_case_usd),
+            box.reason,
         )
     return Group(jobs, boxes)
 
 
 def bill_view(found: Bill) -> Group:
     """The bill's lines, and their sum against the cap."""
-    table = Table(title="Bill", title_justify="left")
-    for name in ("box", "item", "detail"):
-        table.add_column(name)
-    table.add_column("hours", justify="right")
-    table.add_column("USD", justify="right")
+    table = _table("Bill", ("box", "item", "detail", "hours", "USD"))
     for line in found.lines:
         hours = f"{line.hours.quantize(Decimal('0.0001')):f}"
         table.add_row(line.box, line.kind, line.detail, hours, f"{line.usd:f}")

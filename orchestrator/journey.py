@@ -77,7 +77,8 @@ def go(
                 runner.launch_all()
                 console.print(
                     f"{run_id} goes on by itself; every box powers itself off by "
-                    f"{opened.record.expires_at:%H:%M:%S} UTC.\nFinish it: gpurun resume {run_id}"
+                    f"{max(box.poweroff_at for box in opened.record.plan.boxes):%H:%M:%S} UTC.\n"
+                    f"Finish it: gpurun resume {run_id}"
                 )
                 return
             seen = runner.drive()
@@ -106,7 +107,8 @@ def deliver(opened: Opened, seen: Snapshot, console: Console, *, to: Path, as_js
         names = ", ".join(f"{job.name} ({job.state})" for job in seen.failed)
         raise JobsFailed(
             f"Not every job finished: {names}.",
-            hint=f"Read why: gpurun logs {opened.record.run_id} {seen.failed[0].name}",
+            hint=f"Read why: gpurun logs {opened.record.run_id}"
+            + (f" {seen.failed[0].name}" if seen.failed[0].step is not None else ""),
         )
     if seen.missed:
         raise ExpectationMissed("Not as the runbook expects: " + "; ".join(seen.missed))
@@ -163,15 +165,25 @@ def cloud_meter(run_id: str) -> dict[str, Any]:
     return metered
 
 
-def end_run(run_id: str, cloud: CloudName, progress: Progress) -> None:
+def check_credentials(plan: Plan) -> None:
+    """Before anybody is asked for money: raises CredentialsError when AWS doesn't know us."""
+    open_cloud(plan.cloud, plan.region)
+
+
+def end_run(run_id: str, cloud: CloudName, progress: Progress, *, now: bool) -> None:
     """End a run and delete what carries its tag; without a readable record, by the tags alone.
+
+    Boxes drain first, unless it must be `now`.
 
     Raises:
         RunNotFound: it's on no record, and nothing carries its tag.
         TeardownError: something with the run's tag is left.
     """
     try:
-        open_run(run_id, cloud).runner(progress).finish()
+        runner = open_run(run_id, cloud).runner(progress)
+        if not now:
+            runner.drain_boxes()
+        runner.finish()
     except RunDamaged:
         _end_by_tags(run_id, cloud)
     except RunNotFound:
@@ -257,7 +269,8 @@ def ssh_box(opened: Opened, box: str, command: list[str]) -> int:
     )
     if not command:
         return remote.shell()
-    answer = remote.run(command[0] if len(command) == 1 else shlex.join(command))
+    piped = None if sys.stdin.isatty() else sys.stdin
+    answer = remote.run(command[0] if len(command) == 1 else shlex.join(command), stdin=piped)
     sys.stdout.write(answer.stdout)
     sys.stderr.write(answer.stderr)
     return answer.exited

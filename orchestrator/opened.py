@@ -11,7 +11,8 @@ from orchestrator.aws.session import Session, open_session
 from orchestrator.clock import SystemClock
 from orchestrator.errors import CloudError, RunDamaged
 from orchestrator.localcloud import process
-from orchestrator.run import RunRecord, check_run_id, read_record
+from orchestrator.progress import RunRow, run_row
+from orchestrator.run import RunLog, RunRecord, check_run_id, read_record
 from orchestrator.runner import Runner
 from orchestrator.settings import CloudName, Settings
 
@@ -69,12 +70,12 @@ def open_run(run_id: str, cloud: CloudName) -> Opened:
     return Opened(bucket.session, bucket, read_record(bucket, run_id))
 
 
-def list_runs(cloud: CloudName) -> Iterator[RunRecord]:
+def list_runs(cloud: CloudName) -> Iterator[RunRow]:
     """Every run on record in this account; a run that died before its record was written isn't."""
     for bucket in result_buckets(open_cloud(cloud)):
         for run_id in bucket.folders("runs/"):
             if bucket.head(f"runs/{run_id}/run.json") is not None:
                 try:
-                    yield read_record(bucket, run_id)
+                    yield run_row(read_record(bucket, run_id), RunLog(bucket, run_id).read())
                 except RunDamaged as error:  # it must not hide the others
                     _log.warning("%s", error)

@@ -107,6 +107,33 @@ class Snapshot(BaseModel):
         return tuple(f"{job.name}: {words}" for job in self.jobs for words in job.missed)
 
 
+class RunRow(BaseModel):
+    """A run in the list of runs, as its record and log tell."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    stage: Stage
+    region: str
+    created_at: datetime
+    cap_usd: Decimal
+    expires_at: datetime
+    """When its last box is gone at the latest."""
+
+
+def run_row(record: RunRecord, events: Sequence[Event]) -> RunRow:
+    """One line about a run; asks nothing of EC2."""
+    ended = all(has(events, EventKind.ENDED, box.name) for box in record.plan.boxes)
+    return RunRow(
+        run_id=record.run_id,
+        stage=_stage(events, ended=ended),
+        region=record.region,
+        created_at=record.created_at,
+        cap_usd=record.plan.cap_usd,
+        expires_at=record.expires_at,
+    )
+
+
 def snapshot(
     record: RunRecord,
     events: Sequence[Event],
@@ -136,7 +163,7 @@ def snapshot(
         run_id=record.run_id,
         cloud=record.plan.cloud,
         region=record.region,
-        stage=_stage(events, boxes),
+        stage=_stage(events, ended=all(box.state == "terminated" for box in boxes)),
         at=now,
         cap_usd=record.plan.cap_usd,
         worst_case_usd=record.plan.worst_case_usd,
@@ -179,12 +206,12 @@ def _type_of(launched: Event | None, box: PlannedBox) -> str:
     return (launched.instance_type if launched else None) or box.instance
 
 
-def _stage(events: Sequence[Event], boxes: Sequence[BoxView]) -> Stage:
+def _stage(events: Sequence[Event], *, ended: bool) -> Stage:
     if has(events, EventKind.CLEAN):
         return Stage.CLEAN
     if has(events, EventKind.TEARING_DOWN):
         return Stage.TEARING_DOWN
-    if boxes and all(box.state == "terminated" for box in boxes):
+    if ended:
         return Stage.ENDED
     if has(events, EventKind.LAUNCHED):
         return Stage.RUNNING

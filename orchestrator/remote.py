@@ -12,7 +12,7 @@ import io
 import logging
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import paramiko
 from cryptography.hazmat.primitives import serialization
@@ -79,15 +79,19 @@ class Remote:
     """How long a box that doesn't answer yet is tried again."""
     clock: Clock = field(default_factory=SystemClock)
 
-    def run(self, command: str, *, timeout_s: float = 60) -> Answer:
-        """Run a command to its end.
+    def run(
+        self, command: str, *, timeout_s: float | None = None, stdin: IO[str] | None = None
+    ) -> Answer:
+        """Run a command to its end, fed from `stdin` or nothing.
 
         Raises:
             RemoteError: no connection, a wrong host key, no time left, or the box died meanwhile.
         """
         with self._connected() as connection:
             try:
-                result = connection.run(command, hide=True, warn=True, timeout=timeout_s)
+                result = connection.run(
+                    command, hide=True, timeout=timeout_s, in_stream=stdin or False
+                )
             except CommandTimedOut as error:
                 raise RemoteError(
                     f"`{command}` on {self.host}:{self.port} took more than {timeout_s:g} s; "
@@ -102,7 +106,10 @@ class Remote:
     def shell(self) -> int:
         """An interactive shell; the exit status of its last command."""
         with self._connected() as connection:
-            return int(connection.shell().exited)
+            try:
+                return int(connection.shell().exited)
+            except UnexpectedExit as error:  # fabric's shell doesn't warn as it says
+                return int(error.result.exited)
 
     def _connected(self) -> AbstractContextManager[Any]:
         """A box that boots refuses, or doesn't greet: tried again; a wrong key is not."""
@@ -123,7 +130,7 @@ class Remote:
                 return connection  # type: ignore[no-any-return]  # fabric is untyped
 
     def _connection(self) -> Any:
-        config = Config(overrides={"run": {"in_stream": False}, "load_ssh_configs": False})
+        config = Config(overrides={"run": {"warn": True}, "load_ssh_configs": False})
         key = paramiko.Ed25519Key.from_private_key(io.StringIO(self.private_key))
         connection = Connection(
             self.host,

@@ -25,7 +25,7 @@ from orchestrator.errors import (
     QuotaError,
     TeardownError,
 )
-from orchestrator.progress import Snapshot, snapshot
+from orchestrator.progress import BoxView, Snapshot, snapshot
 from orchestrator.render import render_user_data
 from orchestrator.run import EventKind, RunLog, RunRecord
 
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 _VISIBLE_AFTER = timedelta(minutes=5)
 # After the cloud's own deadline the controller ends what still lives: nobody else did.
 _OVERDUE = timedelta(minutes=2)
+# The agent gives a trainer 80 s to save; it looks for the request every ten seconds.
+_DRAIN = timedelta(minutes=2)
+_DRAIN_POLL_S = 3.0
+_HEARD_S = 60
 
 
 @dataclass
@@ -114,6 +118,31 @@ class Runner:
     def instances(self) -> list[BoxRecord]:
         """The run's instances as EC2 lists them now."""
         return ec2.find_boxes(self.session, self.record.run_id)
+
+    def drain_boxes(self) -> None:
+        """Ask the boxes to save, sync and power off, and wait for those whose agent lives."""
+        if run.has(self.log.read(), EventKind.CLEAN):
+            return
+        if not self._tearing_down():
+            self.log.append(EventKind.TEARING_DOWN, self.clock.now())
+        self.on_step("asking the boxes to save and power off")
+        base = f"runs/{self.record.run_id}/boxes"
+        for box in self._listening():
+            self.bucket.put(f"{base}/{box.name}/stop", b"")
+        until = self.clock.now() + _DRAIN
+        while self._listening() and self.clock.now() < until:
+            self.on_progress(self.look())
+            self.clock.sleep(min(self.poll_s, _DRAIN_POLL_S))
+
+    def _listening(self) -> list[BoxView]:
+        """Boxes that run and whose agent was heard of lately."""
+        return [
+            box
+            for box in self.look().boxes
+            if box.state == "running"
+            and box.heartbeat_age_s is not None
+            and box.heartbeat_age_s < _HEARD_S
+        ]
 
     def finish(self) -> None:
         """Terminate, tear down, settle; a second time it is a no-op.

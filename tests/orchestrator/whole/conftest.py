@@ -27,9 +27,9 @@ class Desk:
     folder: Path
     env: dict[str, str]
 
-    def gpurun(self, *args: str | Path, code: int = 0) -> str:
+    def gpurun(self, *args: str | Path, code: int = 0, stdin: str = "") -> str:
         """Run the command as a person does; its standard output."""
-        return self._run([sys.executable, "-m", "orchestrator.cli", *map(str, args)], code)
+        return self._run([sys.executable, "-m", "orchestrator.cli", *map(str, args)], code, stdin)
 
     def dying_at(self, point: str, *args: str | Path) -> str:
         """The same command, its process ended by SIGKILL at `point`."""
@@ -47,9 +47,15 @@ class Desk:
         path.write_text(text)
         return path
 
-    def _run(self, argv: list[str], code: int) -> str:
-        done = subprocess.run(  # our own command
-            argv, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=SECONDS
+    def _run(self, argv: list[str], code: int, stdin: str = "") -> str:
+        done = subprocess.run(
+            argv,
+            cwd=self.folder,
+            env=self.env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
         )
         assert done.returncode == code, (
             f"{argv} -> {done.returncode}\n{done.stdout}\n{done.stderr}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from .conftest import Desk, run_id_in, tree
 
 RUNBOOK = """
@@ -62,7 +64,28 @@ def test_a_command_can_be_run_on_a_box(desk: Desk) -> None:
     spec = "/opt/gpurun/boxes/l4.json"
     wait = f"while [ ! -e {spec} ]; do sleep 0.1; done; cat {spec}"
     assert run_id in desk.gpurun("ssh", run_id, "l4", "--", wait)
+    assert (
+        desk.gpurun("ssh", run_id, "l4", "--", "cat", stdin="what is piped\n") == "what is piped\n"
+    )
+    typed = desk.gpurun("ssh", run_id, "l4", stdin="echo sum $((40+2))\nexit 3\n", code=3)
+    assert "sum 42" in typed
     desk.gpurun("down", run_id)
+
+
+def test_down_lets_a_job_save_and_nothing_of_it_is_lost(desk: Desk) -> None:
+    slow = RUNBOOK.replace("--steps 40", "--steps 4000").replace(
+        "loss_bound: 4s", "loss_bound: 1h"
+    )
+    run_id = run_id_in(desk.gpurun("up", desk.write_runbook(slow), "--detach"))
+    begun = "until grep -qs 'step 3' /opt/gpurun/jobs/train/log.txt; do sleep 0.1; done"
+    desk.gpurun("ssh", run_id, "l4", "--", begun)
+    desk.gpurun("down", run_id)
+    desk.gpurun("pull", run_id, code=12)
+    home = desk.folder / "results" / run_id / "train"
+    step, total = json.loads((home / "out" / "state.json").read_text())
+    assert step >= 3
+    assert (home / "log.txt").read_text().splitlines()[-1] == f"step {step} total {total}"
+    assert desk.json("status", run_id)["jobs"][0]["state"] == "cut"
 
 
 def test_a_job_that_fails_is_told_by_the_exit_code_and_its_log_is_home(desk: Desk) -> None:
