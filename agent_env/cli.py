@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from agent_env.bundle import Bundle, load_bundle
-from agent_env.errors import AgentEnvError
+from agent_env.errors import AgentEnvError, TaskNotFound
 
 main = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Environments to train agents on."
+    name="agent-env",
+    help="Environments to train agents on.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 BundleRef = Annotated[str, typer.Argument(help="A bundle's name, module:attribute, or a folder.")]
@@ -28,12 +35,12 @@ def serve(
     from agent_env.server import build_app  # noqa: PLC0415
     from agent_env.server.process import run  # noqa: PLC0415
 
-    app = build_app(_loaded(bundle), max_concurrent_envs=max_sessions)
-
     def announce(bound: int) -> None:
         typer.echo(f"serving {bundle} on http://{host}:{bound}, {max_sessions} sessions at most")
 
-    run(app, host=host, port=port, announce=announce)
+    with _told():
+        app = build_app(load_bundle(bundle), max_concurrent_envs=max_sessions)
+        run(app, host=host, port=port, announce=announce)
 
 
 @main.command()
@@ -42,21 +49,26 @@ def tasks(
     split: Annotated[str | None, typer.Option(help="Only this split, with its tasks.")] = None,
 ) -> None:
     """List a bundle's splits, or the tasks of one."""
-    found = _loaded(bundle)
+    with _told():
+        _list(load_bundle(bundle), split)
+
+
+def _list(found: Bundle, split: str | None) -> None:
     if split is None:
         for name in found.splits:
             typer.echo(f"{name}\t{len(found.tasks(name))} tasks")
         return
     if split not in found.splits:
-        typer.echo(f"no split {split!r}; there are: {', '.join(found.splits)}", err=True)
-        raise typer.Exit(2)
+        raise TaskNotFound(f"no split {split!r}; there are: {', '.join(found.splits)}")
     for task in found.tasks(split):
         typer.echo(f"{task.index}\t{task.id}\t{task.name}")
 
 
-def _loaded(ref: str) -> Bundle:
+@contextmanager
+def _told() -> Iterator[None]:
+    """An error of ours becomes one line and exit code 2."""
     try:
-        return load_bundle(ref)
+        yield
     except AgentEnvError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(f"agent-env: {error}", err=True)
         raise typer.Exit(2) from None

@@ -3,6 +3,8 @@
 AgentEnvError
 ├── BundleError            the bundle can't be found, or its definition is wrong
 ├── TaskNotFound           no such split or index; the message names the nearest
+├── NotInstalled           a package that only trainers need is missing; the message installs it
+├── CantListen             the server's address is taken, or isn't one
 ├── ToolError              a tool's answer to the model: what was wrong with the call
 │   ├── ToolNotFound
 │   └── InvalidArguments
@@ -14,6 +16,7 @@ AgentEnvError
     ├── StepTimeout        no reply within the call's budget
     ├── NotReset           a step before the first reset
     ├── EpisodeFailed      the environment itself failed; the episode can't go on
+    ├── WrongSplit         a row of a split that the factory's environments aren't made for
     └── ProtocolError      the server refused the frame, or sent one that can't be read
 """
 
@@ -30,6 +33,14 @@ class BundleError(AgentEnvError):
 
 class TaskNotFound(AgentEnvError):
     """The bundle has no such split, or the split no such index."""
+
+
+class NotInstalled(AgentEnvError):
+    """A package that only trainers need isn't installed."""
+
+
+class CantListen(AgentEnvError):
+    """The server can't listen on that address."""
 
 
 class ToolError(AgentEnvError):
@@ -77,6 +88,10 @@ class NotReset(SessionError):
 
 class EpisodeFailed(SessionError):
     """The environment failed in mid-episode."""
+
+
+class WrongSplit(SessionError):
+    """A dataset row of a split that the factory's environments aren't made for."""
 
 
 class ProtocolError(SessionError):

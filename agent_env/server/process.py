@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
 import signal
 import socket
@@ -15,10 +16,13 @@ from collections.abc import Callable
 import uvicorn
 from starlette.applications import Starlette
 
+from agent_env.errors import CantListen
+
 GRACE_S = 3.0
 """How long running steps may take to end after a stop was asked for, in seconds."""
 
 _PR_SET_PDEATHSIG = 1
+_LAST_PORT = 65_535
 
 
 class EnvServer(uvicorn.Server):
@@ -64,6 +68,7 @@ def run(
 
     `announce` is told the port once the server listens on it. `parent_pid` asks the kernel to
     kill this process with that one; only right if the starting thread lives as long as it does.
+    Raises CantListen.
     """
     listener = _listen(host, port)
     bound = listener.getsockname()[1]
@@ -79,8 +84,20 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     # A restarted server takes its old port back while the last one's connections time out.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError, UnicodeError) as error:
+        listener.close()
+        raise CantListen(f"can't listen on port {port} of {host}: {_why(error)}") from error
     return listener
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OverflowError):
+        return f"ports are 0 to {_LAST_PORT}"
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return "it is in use; port 0 takes a free one"
+    return str(getattr(error, "strerror", None) or error)
 
 
 def _die_with(parent_pid: int) -> None:

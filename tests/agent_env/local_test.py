@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
@@ -11,10 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_env import AgentEnv
-from agent_env.cli import main
 from agent_env.client.local import LocalServer
 from agent_env.errors import BundleError, ServerDown
 
@@ -112,29 +109,3 @@ def test_a_server_takes_its_old_port_back_at_once() -> None:
         with LocalServer(COUNTER, port=first.port) as second:
             assert second.url == first.url
             assert env.session().reset().done is False
-
-
-def test_the_command_lists_splits_and_tasks() -> None:
-    run = CliRunner().invoke
-    assert run(main, ["tasks", str(COUNTER)]).output.splitlines()[0] == "train\t4 tasks"
-    listed = run(main, ["tasks", str(COUNTER), "--split", "eval"]).output.splitlines()
-    assert listed[1] == "1\teval-1\tcount to 20"
-    assert run(main, ["tasks", str(COUNTER), "--split", "evil"]).exit_code == 2
-    missing = run(main, ["tasks", "no-such-bundle"])
-    assert missing.exit_code == 2
-    assert "installed:" in missing.output
-
-
-def test_the_command_serves_until_it_is_interrupted() -> None:
-    program = "from agent_env.cli import main; main()"
-    command = [sys.executable, "-c", program, "serve", str(COUNTER), "--port", "0"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)}, text=True
-    ) as served:
-        assert served.stdout is not None
-        said = re.search(r"on (http://127\.0\.0\.1:\d+), 64 sessions", served.stdout.readline())
-        assert said is not None
-        with AgentEnv(said[1]) as env:
-            assert env.splits == ("train", "eval", "turns")
-        served.send_signal(signal.SIGINT)
-        assert served.wait(10) in (0, 130, -signal.SIGINT)

@@ -1,0 +1,86 @@
+"""The command: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from agent_env import AgentEnv
+from agent_env.cli import main
+
+from .conftest import COUNTER
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def refusal(*arguments: str) -> str:
+    """The one line with which the command refuses."""
+    ended = run(*arguments)
+    assert ended.exit_code == 2
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("agent-env: ")
+    return line
+
+
+def test_the_command_lists_splits_and_tasks() -> None:
+    assert run("tasks", str(COUNTER)).output.splitlines()[0] == "train\t4 tasks"
+    listed = run("tasks", str(COUNTER), "--split", "eval").output.splitlines()
+    assert listed[1] == "1\teval-1\tcount to 20"
+
+
+def test_a_split_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    assert "there are: train, eval, turns" in refusal("tasks", str(COUNTER), "--split", "evil")
+
+
+@pytest.mark.parametrize("command", ["serve", "tasks"])
+def test_an_unknown_bundle_is_refused_with_those_that_are_installed(command: str) -> None:
+    assert "no bundle 'no-such-bundle'; installed:" in refusal(command, "no-such-bundle")
+
+
+@pytest.mark.parametrize("port", ["70000", "-1"])
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    assert "ports are 0 to 65535" in refusal("serve", str(COUNTER), f"--port={port}")
+
+
+def test_a_port_in_use_is_refused_with_the_way_round() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = refusal("serve", str(COUNTER), "--port", str(port))
+    assert line.endswith(f"port {port} of 127.0.0.1: it is in use; port 0 takes a free one")
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    line = refusal("serve", str(COUNTER), "--port", "0", "--host", "192.0.2.1")
+    assert "Cannot assign requested address" in line
+
+
+def test_the_help_is_plain_text() -> None:
+    for arguments in (["--help"], ["serve", "--help"]):
+        assert run(*arguments).output.isascii()
+
+
+def test_the_command_serves_until_it_is_interrupted() -> None:
+    program = "from agent_env.cli import main; main()"
+    command = [sys.executable, "-c", program, "serve", str(COUNTER), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)}, text=True
+    ) as served:
+        assert served.stdout is not None
+        said = re.search(r"on (http://127\.0\.0\.1:\d+), 64 sessions", served.stdout.readline())
+        assert said is not None
+        with AgentEnv(said[1]) as env:
+            assert env.splits == ("train", "eval", "turns")
+        served.send_signal(signal.SIGINT)
+        assert served.wait(10) in (0, 130, -signal.SIGINT)
