@@ -15,7 +15,7 @@ from agent_env.client._connection import is_loopback
 from agent_env.client._openenv import Policy, Site
 from agent_env.client.local import BundleRef, LocalServer
 from agent_env.client.session import Session
-from agent_env.errors import ProtocolError, ServerDown, TaskNotFound
+from agent_env.errors import NotInstalled, ProtocolError, ServerDown, TaskNotFound
 from agent_env.types import TaskData, ToolSpec
 
 Factory = Callable[[], Any]
@@ -50,6 +50,7 @@ class AgentEnv:
         )
         self._site = Site(self.url)
         self._server: LocalServer | None = None
+        self._given: set[str] = set()
 
     @classmethod
     def local(
@@ -99,27 +100,38 @@ class AgentEnv:
         """A `datasets.Dataset` for a trainer: prompt, task_id, split, index for each task.
 
         Where the server has several bundles there is also `environment`, the factory to use.
+        Raises NotInstalled without the package datasets, and what `tasks` raises.
         """
-        # datasets comes with a trainer, not with this package, and takes a second to import.
-        return import_module("datasets").Dataset.from_list(self.rows(split))
+        datasets = _datasets()
+        return datasets.Dataset.from_list(self.rows(split))
 
     def rows(self, split: str) -> list[dict[str, Any]]:
         """The dataset's rows as plain dicts, each with the same columns."""
         shared = {"environment": self._owner(split)} if len(self._owners) > 1 else {}
-        return [_row(task) | shared for task in self.tasks(split)]
+        rows = [_row(task) | shared for task in self.tasks(split)]
+        self._given.add(split)
+        return rows
 
     @property
     def factory(self) -> Any:
-        """What `environment_factory` takes: makes environments for every split of the bundle.
+        """What `environment_factory` takes: makes environments for the rows given out so far.
 
-        A dict of them by bundle where the server has several. Raises ValueError when the splits
-        differ in their tools: then use `factory_for`.
+        They have the tools of the splits whose `dataset` or `rows` were asked for, before that
+        those of the bundle's first split, and take a row of any split with the same tools. A dict
+        by bundle where the server has several. Raises ValueError when the splits asked for differ
+        in their tools: then use `factory_for`.
         """
-        made = {owner: self._factory(owner, splits) for owner, splits in self._owners.items()}
+        made = {
+            owner: self.factory_for(*self._alike(owner, splits))
+            for owner, splits in self._owners.items()
+        }
         return made if len(made) > 1 else next(iter(made.values()))
 
     def factory_for(self, *splits: str) -> Factory:
-        """The factory of some splits of one bundle, which must share their tools."""
+        """The factory of some splits of one bundle, which must share their tools.
+
+        Raises TaskNotFound, and ValueError when they don't.
+        """
         tools = [self.tools(split) for split in splits]
         if any(other != tools[0] for other in tools):
             raise ValueError(f"the splits {', '.join(splits)} differ in their tools")
@@ -159,12 +171,16 @@ class AgentEnv:
         owner: str = self._facts["splits"][split]["bundle"]
         return owner
 
-    def _factory(self, owner: str, splits: list[str]) -> Factory:
-        try:
-            return self.factory_for(*splits)
-        except ValueError as error:
-            message = f"{owner}: {error}; use factory_for(split)"
-            raise ValueError(message) from None
+    def _alike(self, owner: str, splits: list[str]) -> list[str]:
+        """Those with the tools of what was given out, which must agree; else of the first."""
+        given = [split for split in splits if split in self._given] or splits[:1]
+        tools = self.tools(given[0])
+        if any(self.tools(split) != tools for split in given):
+            raise ValueError(
+                f"{owner}: rows of the splits {', '.join(given)} were given out, which differ in"
+                " their tools; use factory_for(split), and a trainer for each"
+            )
+        return [split for split in splits if self.tools(split) == tools]
 
     def _http(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
@@ -184,6 +200,17 @@ class AgentEnv:
         if refused is not None:
             raise TaskNotFound(refused)
         return answer
+
+
+def _datasets() -> Any:
+    # It comes with a trainer, not with this package, and takes a second to import.
+    try:
+        return import_module("datasets")
+    except ModuleNotFoundError as error:
+        if error.name != "datasets":
+            raise
+        message = "a dataset needs the package datasets: pip install 'gpurun[train]'"
+        raise NotInstalled(message) from None
 
 
 def _http_url(url: str) -> str:

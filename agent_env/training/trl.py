@@ -15,7 +15,7 @@ from typing import Any
 
 from agent_env.client._openenv import Policy, Site
 from agent_env.client.session import Session
-from agent_env.errors import AtCapacity, EpisodeFailed, SessionError, ToolError
+from agent_env.errors import AtCapacity, EpisodeFailed, SessionError, ToolError, WrongSplit
 from agent_env.training._functions import tool_function
 from agent_env.types import END_TURN, Observation, ToolSpec
 
@@ -55,7 +55,8 @@ class Environment:
         """Begin the rollout of a dataset row; returns what is to be added to its prompt.
 
         Raises SessionError only where no session of this factory ever worked, or where this
-        environment's first one found the server full: both are mistakes to be heard at once.
+        environment's first one found the server full or was for a row of a split with other tools:
+        mistakes to be heard at once. Later ones leave the rollout unscored.
         """
         self._rollout, self._settled = Rollout(started=True), False
         reopened, waited_s = self._session.reopened, self._session.waited_s
@@ -63,7 +64,8 @@ class Environment:
             observation = self._session.reset(**self._factory.chosen(row))
         except SessionError as error:
             never = not self._factory.site.answered
-            if never or (isinstance(error, AtCapacity) and not self._session.established):
+            mistake = isinstance(error, AtCapacity | WrongSplit)
+            if never or (mistake and not self._session.established):
                 raise
             self._lose(error)
             return None
@@ -164,13 +166,21 @@ class Factory:
         self._class = environment_class(self.name, self.tools)
 
     def chosen(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The reset arguments in a dataset row. Raises ValueError for another bundle's row."""
+        """The reset arguments in a dataset row. Raises WrongSplit.
+
+        Without split and index: the first task of the factory's own first split.
+        """
         picked = {
             name: row[name] for name in ("split", "index", "seed") if row.get(name) is not None
         }
-        if picked.get("split", self.splits[0]) not in self.splits:
-            known = ", ".join(self.splits)
-            raise ValueError(f"the row is of split {picked['split']!r}, the factory of: {known}")
+        if "split" not in picked and "index" not in picked:
+            picked |= {"split": self.splits[0], "index": 0}
+        split = picked.get("split", self.splits[0])
+        if split not in self.splits:
+            raise WrongSplit(
+                f"the row is of split {split!r}, the factory of: {', '.join(self.splits)};"
+                f" take `factory` after dataset({split!r}), or factory_for({split!r})"
+            )
         return picked
 
 

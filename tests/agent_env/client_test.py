@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -15,7 +17,7 @@ from websockets.sync.server import Server, ServerConnection, serve
 from agent_env import AgentEnv
 from agent_env.bundle import load_bundle
 from agent_env.client.local import LocalServer
-from agent_env.errors import ProtocolError
+from agent_env.errors import NotInstalled, ProtocolError
 
 from .conftest import COUNTER
 
@@ -97,3 +99,23 @@ def test_a_reply_that_makes_no_sense_is_an_error_of_ours(frame: object) -> None:
 def test_a_web_page_is_not_taken_for_an_env_server(status: int) -> None:
     with a_web_page(status) as url, AgentEnv(url) as env, pytest.raises(ProtocolError):
         env.tasks("train")
+
+
+def test_a_dataset_without_the_package_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(NotInstalled) as refused:
+        AgentEnv("http://127.0.0.1:1").dataset("train")
+    said = "a dataset needs the package datasets: pip install 'gpurun[train]'"
+    assert str(refused.value) == said
+
+
+def test_a_broken_dataset_package_is_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "datasets.py").write_text("import its_own_missing_part")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "datasets", raising=False)
+    with pytest.raises(ModuleNotFoundError, match="its_own_missing_part"):
+        AgentEnv("http://127.0.0.1:1").dataset("train")

@@ -12,7 +12,7 @@ import pytest
 
 from agent_env import AgentEnv
 from agent_env.client.local import LocalServer
-from agent_env.errors import BundleError, EpisodeFailed, TaskNotFound, ToolError
+from agent_env.errors import BundleError, EpisodeFailed, TaskNotFound, ToolError, WrongSplit
 from agent_env.training._functions import annotation, tool_function
 from agent_env.training.trl import Environment, metrics
 from agent_env.types import ToolSpec
@@ -43,6 +43,13 @@ bundle = Second()
 @pytest.fixture(scope="module")
 def env() -> Iterator[AgentEnv]:
     with LocalServer(COUNTER, max_sessions=32) as server, AgentEnv(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def fresh(env: AgentEnv) -> Iterator[AgentEnv]:
+    """A client that hasn't given out any rows."""
+    with AgentEnv(env.url) as client:
         yield client
 
 
@@ -77,13 +84,80 @@ def test_a_tool_has_the_signature_types_and_docstring_of_its_original(env: Agent
     assert "    n: What to add." in str(inspect.getdoc(add))
 
 
-def test_splits_with_other_tools_need_a_factory_of_their_own(env: AgentEnv) -> None:
-    with pytest.raises(ValueError, match=r"differ in their tools; use factory_for"):
-        _ = env.factory
-    with pytest.raises(ValueError, match="the factory of: turns"):
-        env.factory_for("turns")().reset(split="eval", index=0)
+def test_a_factory_has_the_tools_of_the_rows_that_were_given_out(fresh: AgentEnv) -> None:
+    row = fresh.rows("turns")[0]
+    one = fresh.factory()
+    assert "add_word" in public(one)
+    one.reset(**row)
+    assert one.add_word("two") == "2"
+
+
+def test_a_factory_takes_the_rows_of_every_split_with_the_same_tools(fresh: AgentEnv) -> None:
+    fresh.rows("eval")
+    factory = pickle.loads(pickle.dumps(fresh.factory))
+    factory().reset(**fresh.rows("train")[1])
+    assert factory.splits == ("train", "eval")
+
+
+def test_before_any_row_was_given_out_a_factory_is_for_the_first_split(fresh: AgentEnv) -> None:
+    with pytest.raises(TaskNotFound):
+        fresh.rows("evil")
+    assert fresh.factory.splits == ("train", "eval")
+
+
+def test_rows_with_different_tools_can_not_share_the_factory(fresh: AgentEnv) -> None:
+    for split in ("train", "turns"):
+        fresh.rows(split)
+    with pytest.raises(ValueError, match=r"^counter: .* train, turns .*use factory_for\(split\)"):
+        _ = fresh.factory
+    with pytest.raises(ValueError, match="train, turns differ"):
+        fresh.factory_for("train", "turns")
     with pytest.raises(TaskNotFound, match="no split 'evil'"):
-        env.factory_for("evil")
+        fresh.factory_for("evil")
+
+
+def test_the_shipped_bundle_trains_on_either_kind_of_its_splits() -> None:
+    with AgentEnv.local("gridsim") as env:
+        fine = env.factory
+        assert fine.splits == ("train", "eval")
+        row = env.rows("coarse-train")[0]
+        assert env.factory.splits == ("coarse-train", "coarse-eval")
+        one = env.factory()
+        one.reset(**row)
+        one.commit_schedule(plan="evening")
+        assert one.get_reward() is not None
+        with pytest.raises(WrongSplit, match=r"take `factory` after dataset\('coarse-train'\)"):
+            fine().reset(**row)
+
+
+def test_a_row_with_other_tools_is_heard_at_each_environments_first_reset(
+    fresh: AgentEnv,
+) -> None:
+    fresh.session().reset()  # the server is known to work
+    one = fresh.factory_for("turns")()
+    with pytest.raises(WrongSplit, match="of split 'eval', the factory of: turns;"):
+        one.reset(split="eval", index=0)
+
+
+def test_a_row_with_other_tools_is_later_one_rollout_unscored(
+    fresh: AgentEnv, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = fresh.factory_for("turns")()
+    one.reset(split="turns", index=0)
+    assert one.reset(split="eval", index=0) is None
+    with pytest.raises(EpisodeFailed):
+        one.add(n=10)
+    assert one.get_reward() is None
+    assert "rollout unscored: the row is of split 'eval'" in caplog.text
+    one.reset(split="turns", index=0)
+    one.add(n=5)
+    assert one.get_reward() == 0.5
+
+
+def test_a_reset_without_a_row_opens_a_task_that_has_the_factorys_tools(fresh: AgentEnv) -> None:
+    one = fresh.factory_for("turns")()
+    one.reset()
+    assert one.add_word("two") == "2"
 
 
 def test_a_factory_is_picklable_and_builds_its_class_anew(env: AgentEnv) -> None:
@@ -203,8 +277,14 @@ def test_several_bundles_give_a_factory_each_and_rows_that_name_it(tmp_path: Pat
         two = env.factory_for("counter/eval")()
         assert two.reset(**env.rows("counter/eval")[0]) is None
         assert type(two).__name__ == "counter"
-        with pytest.raises(ValueError, match="counter: the splits"):
+        env.rows("counter/turns")
+        with pytest.raises(ValueError, match=r"^counter: .* counter/eval, counter/turns"):
             _ = env.factory
+    with AgentEnv.local([folder, COUNTER]) as env:
+        turns = env.rows("counter/turns")[0]
+        factories = env.factory
+        assert list(factories) == ["second", "counter"]
+        factories[turns["environment"]]().reset(**turns)
     with AgentEnv.local([folder]) as env:
         assert "environment" not in env.rows("all")[0]
         assert env.factory().reset(**env.rows("all")[0]) is None
