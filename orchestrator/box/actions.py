@@ -34,6 +34,11 @@ class Poll:
 
 
 @dataclass(frozen=True)
+class Listen:
+    """Ask S3 whether the box has been told to stop (lane `listen`)."""
+
+
+@dataclass(frozen=True)
 class Start:
     """Start a job's process, attempt + 1."""
 
@@ -69,4 +74,4 @@ class PowerOff:
     """End the box."""
 
 
-Action = Mark | Install | Prepare | Poll | Start | Stop | Sync | Report | PowerOff
+Action = Mark | Install | Prepare | Poll | Listen | Start | Stop | Sync | Report | PowerOff

@@ -22,6 +22,7 @@ from orchestrator.box import work
 from orchestrator.box.actions import (
     Action,
     Install,
+    Listen,
     Mark,
     Poll,
     PowerOff,
@@ -32,17 +33,17 @@ from orchestrator.box.actions import (
     Sync,
 )
 from orchestrator.box.deadline import Clock
-from orchestrator.box.decide import decide, verdict
+from orchestrator.box.decide import decide, keeps_all, verdict
 from orchestrator.box.fold import fold
 from orchestrator.box.install import install, python_of
 from orchestrator.box.lanes import Lane, Outcome
 from orchestrator.box.memory import recall, remember
 from orchestrator.box.process import Place, Process, argv, end_leftover, environment
 from orchestrator.box.progress import Progress
-from orchestrator.box.scan import checkpoints
+from orchestrator.box.scan import EVERYTHING, checkpoints, missing
 from orchestrator.box.spec import BoxSpec
 from orchestrator.box.state import (
-    DONE,
+    CUT,
     ENDED,
     FAILED,
     RUNNING,
@@ -54,6 +55,7 @@ from orchestrator.box.store import Store
 from orchestrator.box.sync import Round, Synced, Syncer
 
 log = logging.getLogger("gpurun")
+LANES = ("install", "fetch", "sync", "report", "listen")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Agent:
     def __init__(self, spec: BoxSpec, host: Host, clock: Clock) -> None:
         self._spec, self._host, self._clock = spec, host, clock
         self._wake = threading.Event()
-        self._lanes = {n: Lane(n, self._wake) for n in ("install", "fetch", "sync", "report")}
+        self._lanes = {name: Lane(name, self._wake) for name in LANES}
         self._store = Store(spec.bucket, spec.region, spec.prefix)
         self._fast = Store(spec.bucket, spec.region, spec.prefix, fast=True)
         self._state = State.of(spec)
@@ -81,10 +83,8 @@ class Agent:
         self._progress = {n: Progress(place.metrics) for n, place in self._places.items()}
         self._processes: dict[str, Process] = {}
         self._syncers = {
-            job.name: Syncer(
-                self._store, spec.run, job.name, self._places[job.name].folder, job.spec.results
-            )
-            for job in self._state.jobs.values()
+            name: Syncer(self._store, spec.run, name, place.folder)
+            for name, place in self._places.items()
         }
         self._told: dict[str, dict[str, Any]] = {}
         self._notes: set[str] = set()
@@ -115,12 +115,12 @@ class Agent:
             process = "killed its process" if end_leftover(place) else "its process had ended"
             self._read_progress(job)
             log.info("%s: an earlier agent left it %s; %s", job.name, job.state, process)
-            if job.state == RUNNING and not job.outcome and job.told_at is not None:
-                self._close(job, "cut", "told to stop at the deadline")
+            if job.state == RUNNING and not job.outcome and job.told:
+                self._close(job, CUT, job.told)
 
     def _look(self, now: float) -> None:
         if self._stopped:
-            self._state.deadlines = self._state.deadlines.brought_forward(now)
+            self._state.stop(self._state.deadlines.brought_forward(now))
         for lane in self._lanes.values():
             outcome = lane.take()
             if outcome:
@@ -150,8 +150,8 @@ class Agent:
         if code is None:
             return
         job.alive, job.exit_code = False, code
-        outcome, reason = verdict(job, code)
-        if outcome != DONE and (said := work.last_words(self._places[job.name].log)):
+        outcome, reason = verdict(job, code, self._missing(job))
+        if (code or job.told) and (said := work.last_words(self._places[job.name].log)):
             reason = f"{reason}: {said}"
         if outcome == RUNNING:
             job.failures, job.reason = job.failures + 1, reason
@@ -165,9 +165,13 @@ class Agent:
         progress.read()
         job.step, job.max_steps, job.metrics = progress.step, progress.max_steps, progress.metrics
 
+    def _missing(self, job: Job) -> tuple[str, ...]:
+        return missing(self._places[job.name].folder, job.spec.results)
+
     def _close(self, job: Job, outcome: str, reason: str) -> None:
         """Its process is over for good; what it made has still to be committed."""
         job.outcome, job.reason, job.state = outcome, reason, SYNCING
+        job.keep_all = keeps_all(job, outcome, self._missing(job))
         self._note(job)
 
     def _note(self, job: Job) -> None:
@@ -186,7 +190,7 @@ class Agent:
         elif isinstance(action, Start):
             self._start(self._state.jobs[action.job], now)
         elif isinstance(action, Stop):
-            self._stop(self._state.jobs[action.job], now, hard=action.hard)
+            self._stop(self._state.jobs[action.job], hard=action.hard)
         elif isinstance(action, PowerOff):
             self._power_off()
         else:
@@ -195,7 +199,7 @@ class Agent:
             self._state.busy |= {lane}
 
     def _slow(
-        self, action: Install | Prepare | Poll | Sync | Report, now: float
+        self, action: Install | Prepare | Poll | Listen | Sync | Report, now: float
     ) -> tuple[str, Callable[[], object]]:
         """The lane of a slow action, and its work with everything it needs from the loop."""
         spec, host, state = self._spec, self._host, self._state
@@ -210,6 +214,9 @@ class Agent:
             state.polled_at = now
             names = [name for name, word in state.remote.items() if word not in ENDED]
             return "fetch", lambda: work.poll(self._store, names)
+        if isinstance(action, Listen):
+            state.listened_at = now
+            return "listen", lambda: work.told_to_stop(self._fast, spec.box)
         if isinstance(action, Sync):
             return "sync", self._sync(state.jobs[action.job], action, now)
         return "report", self._report(action, now)
@@ -240,9 +247,10 @@ class Agent:
         except OSError as error:
             self._close(job, FAILED, f"can't be started: {error}")
 
-    def _stop(self, job: Job, now: float, *, hard: bool) -> None:
+    def _stop(self, job: Job, *, hard: bool) -> None:
         log.info("%s: told to stop%s", job.name, ", hard" if hard else "")
-        job.told_at, job.killed = job.told_at or now, hard
+        when = "" if self._state.told else " at the deadline"
+        job.told, job.killed = job.told or f"told to stop{when}", hard
         self._remember(job)
         self._processes[job.name].stop(hard=hard)
 
@@ -254,10 +262,10 @@ class Agent:
             final=action.final,
             outcome=job.outcome,
             status={**job.status(self._spec.box, now), "state": job.outcome},
+            results=EVERYTHING if job.keep_all else job.spec.results,
             now=now,
-            until=self._state.deadlines.flush_by,
             quiet_s=min(2.0, self._spec.loss_bound_s / 4),
-            clock=self._clock.now,
+            time_is_up=lambda: self._clock.now() > self._state.deadlines.flush_by,
         )
         return lambda: self._syncers[job.name].sync(round_)
 

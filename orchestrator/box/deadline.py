@@ -54,6 +54,11 @@ class Deadlines:
         """When uploads must be over, so that the last log and heartbeat get out."""
         return self.poweroff_at - min(20.0, 0.15 * (self.poweroff_at - self.drain_at))
 
+    def from_now(self, now: float) -> Deadlines:
+        """The box was told to stop: the same drain at once, if it hasn't begun."""
+        earlier = max(0.0, self.drain_at - now)
+        return Deadlines(self.drain_at - earlier, self.poweroff_at - earlier)
+
     def brought_forward(self, now: float) -> Deadlines:
         """The host is being stopped: drain at once, in what systemd gives a service to stop."""
         drain_at = min(self.drain_at, now)

@@ -7,11 +7,12 @@ the state follows when the last manifest is committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from orchestrator.box.actions import (
     Action,
     Install,
+    Listen,
     Mark,
     Poll,
     PowerOff,
@@ -42,8 +43,6 @@ TRIES = 3
 OFF_TRIES = 3
 # Exit status by which our programs say that the job's config is wrong: a retry can't help.
 WRONG_CONFIG = 2
-NOT_STARTED = "the deadline came before it started"
-BETWEEN = "the deadline came before it was started again"
 
 
 def decide(state: State, now: float) -> list[Action]:
@@ -57,25 +56,45 @@ def decide(state: State, now: float) -> list[Action]:
         *_stops(state, now),
         *starts,
         *_syncs(state, now),
+        *_listen(state, phase, now),
         *_report(state, phase, now),
     ]
 
 
-def verdict(job: Job, exit_code: int) -> tuple[str, str]:
+def verdict(job: Job, exit_code: int, missing: Sequence[str] = ()) -> tuple[str, str]:
     """How a process that ended leaves its job: (outcome, reason); `running` asks for a retry.
 
-    `exit_code` is negative after a signal, as subprocess gives it.
+    `exit_code` is negative after a signal, as subprocess gives it; `missing` are the declared
+    result paths at which there is nothing.
     """
-    if job.told_at is not None:
-        return CUT, "told to stop at the deadline" + (", then killed" if job.killed else "")
+    if job.told:
+        return CUT, job.told + (", then killed" if job.killed else "")
     if exit_code == 0:
-        return DONE, ""
+        return (FAILED, never_made(missing)) if missing else (DONE, "")
     reason = f"killed by signal {-exit_code}" if exit_code < 0 else f"exit status {exit_code}"
     if exit_code == WRONG_CONFIG and job.spec.program:
         return FAILED, f"{reason}: its config is wrong"
     if job.failures < job.spec.retries:
         return RUNNING, f"{reason}; started again"
     return FAILED, reason
+
+
+def never_made(missing: Sequence[str]) -> str:
+    """The reason that tells of result paths that never came into being."""
+    paths = f"path {missing[0]} was" if len(missing) == 1 else f"paths {', '.join(missing)} were"
+    return f"result {paths} never made; kept the whole work folder instead"
+
+
+def keeps_all(job: Job, outcome: str, missing: Sequence[str]) -> bool:
+    """Whether to keep the whole work folder of a job: what it made may lie anywhere.
+
+    So it is for one that failed only because something is missing, and for one that failed or was
+    cut and made nothing that was declared.
+    """
+    if not missing:
+        return False
+    ended_well = outcome == FAILED and job.exit_code == 0
+    return ended_well or len(missing) == len(job.spec.results)
 
 
 def backoff_s(failures: int) -> float:
@@ -95,16 +114,18 @@ def _stops(state: State, now: float) -> Iterator[Action]:
     for job in state.jobs.values():
         if not job.alive or now < state.deadlines.drain_at:
             continue
-        if job.told_at is None:
+        if not job.told:
             yield Stop(job.name, hard=False)
         elif now >= state.deadlines.kill_at and not job.killed:
             yield Stop(job.name, hard=True)
 
 
 def _cut_the_rest(state: State) -> Iterator[Action]:
+    cause = "the box was told to stop" if state.told else "the deadline came"
     for job in state.jobs.values():
         if not (job.ended or job.outcome or job.alive):
-            yield Mark(job.name, CUT, NOT_STARTED if not job.attempt else BETWEEN)
+            before = "it was started again" if job.attempt else "it started"
+            yield Mark(job.name, CUT, f"{cause} before {before}")
 
 
 def _starts(state: State, now: float) -> Iterator[Action]:
@@ -173,6 +194,13 @@ def _sync_due(state: State, job: Job, now: float) -> bool:
     if job.outcome or job.checkpoints - job.synced_checkpoints:
         return True
     return now - job.sync_began_at >= state.spec.loss_bound_s / 2
+
+
+def _listen(state: State, phase: str, now: float) -> Iterator[Action]:
+    """Ask once a tick, as long as the answer can change anything."""
+    due = phase != "draining" and now - state.listened_at >= state.spec.tick_s
+    if due and "listen" not in state.busy:
+        yield Listen()
 
 
 def _report(state: State, phase: str, now: float) -> Iterator[Action]:

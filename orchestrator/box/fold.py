@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.box.actions import Install, Poll, Prepare, Report, Sync
+from orchestrator.box.actions import Install, Listen, Poll, Prepare, Report, Sync
 from orchestrator.box.decide import TRIES, backoff_s
 from orchestrator.box.inputs import InputMissing
 from orchestrator.box.install import NoGpu
@@ -26,6 +26,8 @@ def fold(state: State, outcome: Outcome, now: float) -> Job | None:
         return _synced(state.jobs[action.job], action, outcome, now)
     elif isinstance(action, Poll) and isinstance(outcome.value, dict):
         state.remote |= outcome.value
+    elif isinstance(action, Listen) and outcome.value is True:
+        state.stop(state.deadlines.from_now(now))
     elif isinstance(action, Report) and action.phase == "off":
         state.off_reported = outcome.error is None
         state.off_tries += 1

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from orchestrator.box.regular import open_regular
@@ -23,6 +23,8 @@ CHECKPOINT = re.compile(r"checkpoint-\d+")
 MARKER = "trainer_state.json"
 OWN = ("metrics.jsonl", "log.txt")
 GROWING = (".jsonl", ".log")
+EVERYTHING = (".",)
+"""As results: the whole work folder."""
 DEPTH = 4
 """Folders below a results path in which each tick looks for checkpoints."""
 
@@ -65,8 +67,15 @@ def scan(job_dir: Path, results: Iterable[str]) -> tuple[list[Unit], list[str]]:
     files = {found.name: found for found in own if found}
     for path in results:
         for found in _walk(job_dir / "work", path, notes):
-            files.setdefault(found.name, found)
+            # The job's own log and metrics go by these names: a namesake mustn't be lost to them.
+            name = f"work/{found.name}" if found.name in OWN else found.name
+            files.setdefault(name, replace(found, name=name))
     return _units(files, job_dir / "work", notes), notes
+
+
+def missing(job_dir: Path, results: Iterable[str]) -> tuple[str, ...]:
+    """The results paths at which there is nothing; an empty folder is something."""
+    return tuple(path for path in results if not os.path.lexists(job_dir / "work" / path))
 
 
 def checkpoints(job_dir: Path, results: Iterable[str]) -> frozenset[str]:

@@ -49,12 +49,14 @@ class Job:
     prepare_tries: int = 0
     prepare_after: float = 0.0
     alive: bool = False
-    told_at: float | None = None
-    """When it got SIGTERM."""
+    told: str = ""
+    """Why it got SIGTERM; empty while it hasn't."""
     killed: bool = False
     step: int | None = None
     max_steps: int | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
+    keep_all: bool = False
+    """Its whole work folder is taken along: what it was to make isn't where it was to be."""
     checkpoints: frozenset[str] = frozenset()
     """Complete checkpoints on the disk now."""
     synced_checkpoints: frozenset[str] = frozenset()
@@ -99,6 +101,9 @@ class State:
     busy: frozenset[str] = frozenset()
     reported_at: float = 0.0
     polled_at: float = 0.0
+    listened_at: float = 0.0
+    told: bool = False
+    """Someone asked for the drain before its time."""
     log_shipped_at: float = 0.0
     off_reported: bool = False
     off_tries: int = 0
@@ -114,6 +119,11 @@ class State:
             pins={name: Pinned() for name in spec.pins},
             remote=dict.fromkeys(others, WAITING),
         )
+
+    def stop(self, deadlines: Deadlines) -> None:
+        """Take in that the box is to stop by other deadlines than it had."""
+        self.told = self.told or deadlines.drain_at < self.deadlines.drain_at
+        self.deadlines = deadlines
 
     def phase(self, now: float) -> str:
         """bootstrap, running, draining or off."""

@@ -66,6 +66,14 @@ class Store:
             ),
         )
 
+    def holds(self, key: str) -> bool:
+        """One request. A key that isn't there looks forbidden to a role that may list only under a
+        prefix, so one that is forbidden counts as absent.
+        """
+        return self._unless(
+            {"404", "403"}, lambda s3: s3.head_object(Bucket=self.bucket, Key=self.prefix + key)
+        )
+
     def get(self, key: str) -> bytes | None:
         found = self.get_tagged(key)
         return found and found[0]

@@ -39,7 +39,7 @@ class Synced:
 
 @dataclass(frozen=True)
 class Round:
-    """One sync. `now` and `until` are epoch seconds; `clock` tells when `until` has come."""
+    """One sync. `now` is in epoch seconds; once `time_is_up`, what is there is committed."""
 
     attempt: int
     step: int | None
@@ -47,11 +47,12 @@ class Round:
     outcome: str
     status: dict[str, Any]
     """What COMPLETE repeats, for whoever finds the job done later."""
+    results: tuple[str, ...]
+    """What to take along, relative to the work folder."""
     now: float
-    until: float
     quiet_s: float
     """How long a file that isn't a log must have rested to be taken along before the end."""
-    clock: Callable[[], float]
+    time_is_up: Callable[[], bool]
 
 
 @dataclass
@@ -62,7 +63,6 @@ class Syncer:
     run: str
     job: str
     folder: Path
-    results: tuple[str, ...]
     _blobs: dict[str, int] | None = None
     _seq: int = 0
     _listed: dict[str, Entry] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Syncer:
     def sync(self, round_: Round) -> Synced:
         """Raises StoreDown, Unverified."""
         self._recall()
-        units, notes = scan(self.folder, self.results)
+        units, notes = scan(self.folder, round_.results)
         entries: dict[str, Entry] = {}
         whole, self._unread = True, []
         with ThreadPoolExecutor(STREAMS) as pool:
@@ -104,7 +104,7 @@ class Syncer:
         listed = {}
         try:
             for found in unit.files:
-                if round_.clock() > round_.until:
+                if round_.time_is_up():
                     return None
                 if not (unit.marked or round_.final):
                     found = self._at_rest(found, unit, round_)
@@ -114,7 +114,7 @@ class Syncer:
         except OSError as error:  # one file that can't be read must not cost the others
             self._unread.append(f"{unit.files[0].name}: {error.strerror or error}")
             return None
-        if unit.checkpoint and not self._is_still(unit):
+        if unit.checkpoint and not self._is_still(unit, round_):
             return None
         return listed
 
@@ -151,9 +151,9 @@ class Syncer:
             self._hashes[found.name] = (found.stamp, sha256)
         return sha256
 
-    def _is_still(self, unit: Unit) -> bool:
+    def _is_still(self, unit: Unit, round_: Round) -> bool:
         """The checkpoint has the very files that were hashed: none came, went or changed."""
-        units, _ = scan(self.folder, self.results)
+        units, _ = scan(self.folder, round_.results)
         now = {again.checkpoint: again for again in units if again.checkpoint}
         same = now.get(unit.checkpoint or "")
         return same is not None and {f.name: f.stamp for f in same.files} == {

@@ -12,7 +12,7 @@ from orchestrator.box import inputs
 from orchestrator.box.process import Place, job_json, unpack_workdir
 from orchestrator.box.regular import open_regular
 from orchestrator.box.spec import Input, JobSpec
-from orchestrator.box.store import Store
+from orchestrator.box.store import Store, StoreDown
 
 LOG_BYTES = 1 << 20
 
@@ -51,6 +51,14 @@ def prepare(store: Store, root: Path, spec: JobSpec, here: frozenset[str]) -> Pr
 def poll(store: Store, jobs: list[str]) -> dict[str, str]:
     """State words of other boxes' jobs. Raises StoreDown."""
     return {job: inputs.outcome(store, job) for job in jobs}
+
+
+def told_to_stop(store: Store, box: str) -> bool:
+    """Whether the controller asks for a planned stop; an S3 that can't be asked says nothing."""
+    try:
+        return store.holds(f"boxes/{box}/stop")
+    except StoreDown:
+        return False
 
 
 def report(

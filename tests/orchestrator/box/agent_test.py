@@ -76,6 +76,39 @@ def test_a_job_that_goes_on_failing_fails_with_its_last_words_and_blocks_those_t
     assert rig.status("apart")["state"] == "done"
 
 
+def test_a_job_that_ends_well_but_made_its_results_elsewhere_has_failed_and_loses_nothing(
+    rig: Rig,
+) -> None:
+    rig.job("typo", "mkdir deep; echo 1 >deep/a; echo 2 >out/ckpt.json", results=["oot", "out"])
+    rig.job("after", "true", needs=["typo"])
+    rig.run()
+    typo = rig.status("typo")
+    assert (typo["state"], typo["attempt"], typo["exit_code"]) == ("failed", 1, 0)
+    assert typo["reason"] == ("result path oot was never made; kept the whole work folder instead")
+    assert rig.file("typo", "out/ckpt.json") == b"2\n"
+    assert rig.file("typo", "deep/a") == b"1\n"
+    assert rig.manifests("typo")[-1]["final"]
+    assert rig.read("jobs/typo/COMPLETE") is None
+    assert rig.status("after")["state"] == "blocked"
+
+
+def test_a_failed_job_with_none_of_its_results_keeps_all_that_it_made_but_not_with_some(
+    rig: Rig,
+) -> None:
+    rig.job("none", "echo 1 >a; exit 3", results=["oot"], retries=0)
+    rig.job("some", "echo 1 >a; echo 2 >out/b; exit 3", results=["oot", "out"], retries=0)
+    rig.job("empty", "echo 1 >a")
+    rig.run()
+    listed = {job: set(rig.manifests(job)[-1]["files"]) for job in ("none", "some", "empty")}
+    assert listed == {
+        "none": {"log.txt", "a"},
+        "some": {"log.txt", "out/b"},
+        "empty": {"log.txt"},
+    }
+    assert rig.status("none")["reason"] == "exit status 3"
+    assert rig.status("empty")["state"] == "done"
+
+
 def test_at_the_deadline_the_trainer_checkpoints_and_all_of_it_is_committed_as_cut(
     rig: Rig,
 ) -> None:
@@ -226,4 +259,5 @@ def test_a_host_that_is_being_stopped_drains_at_once(rig: Rig) -> None:
     agent.terminate()
     assert agent.wait(20) == 0
     assert rig.status("train")["state"] == "cut"
+    assert rig.status("train")["reason"].split(":")[0] == "told to stop"
     assert rig.manifests("train")[-1]["final"]

@@ -40,3 +40,9 @@ def test_a_stopped_host_gets_the_same_order_in_less_time_and_never_more() -> Non
     assert early.brought_forward(1010) == early
     late = Deadlines(5000, 5020).brought_forward(5010)
     assert (late.drain_at, late.poweroff_at) == (5000, 5020)
+
+
+def test_a_box_that_is_told_to_stop_gets_the_whole_of_its_drain_but_now() -> None:
+    early = Deadlines(5000, 6000).from_now(1000)
+    assert (early.drain_at, early.poweroff_at) == (1000, 2000)
+    assert early.from_now(1010) == early

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.box.actions import (
     Action,
     Install,
+    Listen,
     Mark,
     Poll,
     PowerOff,
@@ -18,7 +19,7 @@ from orchestrator.box.actions import (
     Stop,
     Sync,
 )
-from orchestrator.box.decide import backoff_s, decide, verdict
+from orchestrator.box.decide import backoff_s, decide, keeps_all, verdict
 from orchestrator.box.spec import parse_spec
 from orchestrator.box.state import Job, State
 
@@ -40,7 +41,7 @@ def box(*jobs: dict[str, Any], **changes: Any) -> State:
     }
     one = {"needs": [], "inputs": {}, "results": ["out"], "retries": 1}
     state = State.of(parse_spec(base | changes | {"jobs": [one | job for job in jobs]}))
-    state.reported_at = T0
+    state.reported_at, state.listened_at = T0, OFF
     return state
 
 
@@ -150,15 +151,49 @@ def test_the_deadline_stops_the_running_job_once_and_cuts_the_waiting_ones() -> 
         Stop("a", hard=False),
         Mark("b", "cut", "the deadline came before it started"),
     ]
-    job.told_at = DRAIN
+    job.told = "told to stop"
     state.jobs["b"].state = state.jobs["b"].outcome = "cut"
     assert actions(state, DRAIN + 1) == []
+
+
+def test_a_box_asks_once_a_tick_whether_to_stop_and_no_more_once_it_drains() -> None:
+    state = box({"name": "a"})
+    running(state)
+    state.listened_at = T0 - 10
+    assert actions(state) == [Listen()]
+    state.busy = frozenset({"listen"})
+    assert actions(state) == []
+    state.busy, state.listened_at = frozenset(), T0 - 9
+    assert actions(state) == []
+    assert Listen() not in actions(state, DRAIN)
+
+
+def test_a_box_that_is_told_to_stop_drains_as_it_would_at_its_deadline() -> None:
+    state = box({"name": "a"}, {"name": "b"})
+    job = running(state)
+    state.stop(state.deadlines.from_now(T0))
+    assert actions(state) == [
+        Stop("a", hard=False),
+        Mark("b", "cut", "the box was told to stop before it started"),
+    ]
+    job.told = "told to stop"
+    assert verdict(job, 0) == ("cut", "told to stop")
+    assert Stop("a", hard=True) in actions(state, T0 + (OFF - DRAIN) / 2)
+    assert PowerOff() in actions(state, T0 + (OFF - DRAIN))
+
+
+def test_a_box_that_is_told_to_stop_while_it_drains_goes_on_as_it_was() -> None:
+    state = box({"name": "a"})
+    before = state.deadlines
+    state.stop(state.deadlines.from_now(DRAIN + 5))
+    assert (state.deadlines, state.told) == (before, False)
 
 
 def test_a_deaf_job_is_killed_while_half_the_drain_is_left_for_the_flush() -> None:
     state = box({"name": "a"})
     job = running(state)
-    state.reported_at = job.sync_began_at = job.told_at = DRAIN
+    state.reported_at = job.sync_began_at = DRAIN
+    job.told = "told to stop"
     half = (DRAIN + OFF) / 2
     assert Stop("a", hard=True) not in actions(state, half - 1)
     assert Stop("a", hard=True) in actions(state, half)
@@ -208,5 +243,38 @@ def test_how_a_process_ends_says_how_its_job_ends(
     code: int, program: str | None, failures: int, told: bool, outcome: str
 ) -> None:
     job = box({"name": "a", "program": program}).jobs["a"]
-    job.failures, job.told_at = failures, DRAIN if told else None
+    job.failures, job.told = failures, "told to stop" if told else ""
     assert verdict(job, code)[0] == outcome
+
+
+@pytest.mark.parametrize(
+    "missing, paths", [(["oot"], "path oot was"), (["oot", "log"], "paths oot, log were")]
+)
+def test_a_job_that_ends_well_without_its_results_has_failed_for_good(
+    missing: list[str], paths: str
+) -> None:
+    job = box({"name": "a", "results": ["oot", "log", "out"], "retries": 3}).jobs["a"]
+    said = f"result {paths} never made; kept the whole work folder instead"
+    assert verdict(job, 0, missing) == ("failed", said)
+    assert verdict(job, 1, missing)[0] == "running"
+    job.told = "told to stop"
+    assert verdict(job, 0, missing) == ("cut", "told to stop")
+
+
+@pytest.mark.parametrize(
+    "outcome, code, missing, all_of_it",
+    [
+        ("failed", 0, ["oot"], True),
+        ("done", 0, [], False),
+        ("failed", 1, ["oot"], False),
+        ("cut", 0, ["oot"], False),
+        ("failed", 1, ["oot", "out"], True),
+        ("cut", -15, ["oot", "out"], True),
+    ],
+)
+def test_what_is_kept_of_a_job_without_its_results(
+    outcome: str, code: int, missing: list[str], all_of_it: bool
+) -> None:
+    job = box({"name": "a", "results": ["oot", "out"]}).jobs["a"]
+    job.exit_code = code
+    assert keeps_all(job, outcome, missing) is all_of_it

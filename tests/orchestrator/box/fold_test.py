@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.box.actions import Install, Poll, Prepare, Report, Sync
+from orchestrator.box.actions import Install, Listen, Poll, Prepare, Report, Sync
 from orchestrator.box.fold import fold
 from orchestrator.box.inputs import InputMissing
 from orchestrator.box.install import InstallFailed, NoGpu
@@ -92,3 +92,16 @@ def test_news_of_other_boxes_is_kept_and_no_news_changes_nothing(state: State) -
     fold(state, Outcome(Poll(), {"far": "running"}, None), NOW)
     fold(state, Outcome(Poll(), None, StoreDown("away")), NOW)
     assert state.remote == {"far": "running"}
+
+
+@pytest.mark.parametrize(
+    "value, error", [(False, None), (None, StoreDown("away")), (None, OSError("x"))]
+)
+def test_only_a_stop_that_was_seen_brings_the_drain_forward(
+    state: State, value: object, error: Exception | None
+) -> None:
+    before = state.deadlines
+    fold(state, Outcome(Listen(), value, error), NOW)
+    assert (state.deadlines, state.told) == (before, False)
+    fold(state, Outcome(Listen(), True, None), NOW)
+    assert (state.deadlines.drain_at, state.told) == (NOW, True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.box import store as store_module
-from orchestrator.box.scan import checkpoints, scan
+from orchestrator.box.scan import EVERYTHING, checkpoints, missing, scan
 from orchestrator.box.store import Changed, Store, StoreDown
 from orchestrator.box.sync import Round, Synced, Syncer, Unverified
 
@@ -33,7 +33,7 @@ class Desk:
         self.syncer = self.another_agent()
 
     def another_agent(self) -> Syncer:
-        return Syncer(self.store, RUN, "train", self.folder, ("out",))
+        return Syncer(self.store, RUN, "train", self.folder)
 
     def write(self, name: str, data: bytes, age_s: float = 60) -> Path:
         path = self.folder / "work" / name
@@ -43,10 +43,9 @@ class Desk:
         return path
 
     def sync(self, **changes: Any) -> Synced:
-        now = time.time()
         base: dict[str, Any] = {"attempt": 1, "step": 7, "final": False, "outcome": ""}
         base |= {"quiet_s": 2.0, "status": {"step": 7}}
-        base |= {"now": now, "until": now + 60, "clock": time.time}
+        base |= {"now": time.time(), "results": ("out",), "time_is_up": lambda: False}
         return self.syncer.sync(Round(**(base | changes)))
 
     def final(self, outcome: str = "done") -> Synced:
@@ -182,7 +181,7 @@ def test_what_gets_there_before_the_time_is_up_is_committed_with_whole_checkpoin
         desk.write(f"out/checkpoint-{step}/trainer_state.json", b"{}")
     ticks = iter(range(100))
     # Four looks at the clock: the metrics, and the three that follow in order of worth.
-    synced = desk.sync(final=True, outcome="cut", until=2.5, clock=lambda: float(next(ticks)))
+    synced = desk.sync(final=True, outcome="cut", time_is_up=lambda: next(ticks) > 2)
     assert not synced.whole
     assert "metrics.jsonl" in desk.listed(1)
     for step in (5, 9):
@@ -319,3 +318,21 @@ def test_one_file_that_cant_be_read_doesnt_cost_the_others(
     assert synced.notes == ("out/bad: Permission denied",)
     assert desk.listed(1) == {"out/fine"}
     assert desk.complete() == {}
+
+
+def test_the_whole_work_folder_is_taken_where_that_is_asked_a_namesake_of_the_log_included(
+    desk: Desk,
+) -> None:
+    (desk.folder / "log.txt").write_bytes(b"ours")
+    desk.write("out/ckpt.json", b"1")
+    desk.write("made/deep/a", b"2")
+    desk.write("log.txt", b"theirs")
+    assert desk.sync(final=True, outcome="failed", results=EVERYTHING).whole
+    assert desk.listed(1) == {"log.txt", "work/log.txt", "out/ckpt.json", "made/deep/a"}
+    entry = desk.manifest(1)["files"]["work/log.txt"]
+    assert desk.store.get(f"jobs/train/blobs/{entry['sha256']}") == b"theirs"
+
+
+def test_a_result_path_is_missing_unless_something_is_there(desk: Desk) -> None:
+    desk.write("file", b"")
+    assert missing(desk.folder, ["out", "file", "oot", "out/deeper"]) == ("oot", "out/deeper")
