@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _VISIBLE_AFTER = timedelta(minutes=5)
 # After the cloud's own deadline the controller ends what still lives: nobody else did.
 _OVERDUE = timedelta(minutes=2)
-# The agent gives a trainer 80 s to save; it looks for the request every ten seconds.
-_DRAIN = timedelta(minutes=2)
+# An agent looks for the request to stop every ten seconds, and then drains as at its deadline.
+_HEARS_WITHIN = timedelta(seconds=20)
 _DRAIN_POLL_S = 3.0
 _HEARD_S = 60
 
@@ -125,11 +125,12 @@ class Runner:
             return
         if not self._tearing_down():
             self.log.append(EventKind.TEARING_DOWN, self.clock.now())
-        self.on_step("asking the boxes to save and power off")
+        self.on_step("asking the boxes to save and power off (`down --now` doesn't wait)")
         base = f"runs/{self.record.run_id}/boxes"
         for box in self._listening():
             self.bucket.put(f"{base}/{box.name}/stop", b"")
-        until = self.clock.now() + _DRAIN
+        drain = max(box.poweroff_at - box.drain_at for box in self.record.plan.boxes)
+        until = self.clock.now() + _HEARS_WITHIN + drain
         while self._listening() and self.clock.now() < until:
             self.on_progress(self.look())
             self.clock.sleep(min(self.poll_s, _DRAIN_POLL_S))

@@ -32,7 +32,7 @@ def test_a_run_with_a_damaged_record_or_log_is_ended_by_its_tags(
     bucket, record = begun
     runner.launch_all()
     bucket.put(f"runs/{record.run_id}/{damaged}", data)
-    journey.end_run(record.run_id, "aws", Progress(make_console()))
+    journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
     assert leftovers(session, record.run_id) == []
 
 
@@ -42,7 +42,7 @@ def test_a_run_whose_record_is_gone_is_ended_by_its_tags_and_then_unknown(
     bucket, record = begun
     runner.launch_all()
     session.client("s3").delete_object(Bucket=bucket.name, Key=f"runs/{record.run_id}/run.json")
-    journey.end_run(record.run_id, "aws", Progress(make_console()))
+    journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
     assert leftovers(session, record.run_id) == []
     with pytest.raises(RunNotFound):
-        journey.end_run(record.run_id, "aws", Progress(make_console()))
+        journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
