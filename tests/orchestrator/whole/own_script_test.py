@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .conftest import Desk, run_id_in, tree
+
+pytestmark = pytest.mark.timeout(150)
 
 RUNBOOK = """
 name: own
