@@ -21,6 +21,11 @@ RULE = "gpurun"
 """The pydantic error type whose context holds `problem` and `fix`."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SECRET = re.compile(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
+_SOURCE = re.compile(
+    r"ssm:/[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+){0,14}|secretsmanager:[A-Za-z0-9/_+=.@-]{1,256}",
+    re.ASCII,
+)
 _METRIC = re.compile(r"[A-Za-z0-9_./-]{1,64}", re.ASCII)
 _PATH = re.compile(r"[A-Za-z0-9._@+=, -]+(/[A-Za-z0-9._@+=, -]+)*", re.ASCII)
 
@@ -93,6 +98,24 @@ RelativePath = Annotated[str, AfterValidator(_relative_path)]
 LocalPath = Annotated[str, AfterValidator(_local_path)]
 Command = Annotated[str, AfterValidator(_command)]
 OneLine = Annotated[str, AfterValidator(_one_line)]
+
+
+def _secret_name(value: str) -> str:
+    if not _SECRET.fullmatch(value) or value.startswith(("GPURUN_", "AWS_")) or value == "PATH":
+        refuse(f"{value!r} can't name a secret", "Use an own variable, like HF_TOKEN.")
+    return value
+
+
+def _secret_source(value: str) -> str:
+    if value != "env" and not _SOURCE.fullmatch(value):
+        fix = "Write ssm:/path/of/parameter, secretsmanager:name, or env; never the secret itself."
+        refuse("says where no secret is kept", fix)
+    return value
+
+
+SecretName = Annotated[str, AfterValidator(_secret_name)]
+SecretSource = Annotated[str, AfterValidator(_secret_source)]
+"""Where a secret is kept. A wrong one isn't repeated: it may be the secret."""
 
 
 def _number(value: object) -> Decimal:

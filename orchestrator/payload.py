@@ -83,9 +83,17 @@ def box_spec(plan: Plan, box_name: str, *, run_id: str, bucket: str) -> dict[str
         "loss_bound_s": plan.loss_bound_s,
         "tick_s": LOCAL_TICK_S if plan.cloud == "local" else AWS_TICK_S,
         "price_usd_per_hour": str(box.price_usd_per_hour),
+        "spot": box.spot,
+        "secrets": secret_sources(plan, run_id),
         "pins": {name: pins for job in jobs for name, pins in _pins_of(plan, job)},
         "jobs": [_job(plan, job) for job in jobs],
     }
+
+
+def secret_sources(plan: Plan, run_id: str) -> dict[str, str]:
+    """Where the box finds each secret; this machine's own lie in the run's part of SSM."""
+    own = f"ssm:/gpurun/{run_id}/"
+    return {name: own + name if at == "env" else at for name, at in plan.secrets.items()}
 
 
 def _job(plan: Plan, job: PlannedJob) -> dict[str, Any]:
@@ -100,6 +108,7 @@ def _job(plan: Plan, job: PlannedJob) -> dict[str, Any]:
         "workdir": f"workdirs/{job.name}.tar.gz" if job.workdir else None,
         "results": [str(path) for path in job.results],
         "retries": job.retries,
+        "stall_s": job.stall_s,
         "expected_hours": str(job.expected_hours),
         "expect": {name: wanted.model_dump(mode="json") for name, wanted in job.expect.items()},
     }

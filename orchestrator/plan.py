@@ -75,6 +75,8 @@ class Plan(PlanModel):
     ami_parameter: str
     ami_id: str | None
     pins: Mapping[str, PinSet]
+    secrets: Mapping[str, str] = {}
+    """Where each of the jobs' secret variables is kept; never what it holds."""
     boxes: tuple[PlannedBox, ...]
     jobs: tuple[PlannedJob, ...]
     warnings: tuple[str, ...] = ()
@@ -143,6 +145,7 @@ def make_plan(
         ami_parameter=runbook.ami_parameter,
         ami_id=ami.id if ami else None,
         pins=runbook.sources.pins,
+        secrets=dict(runbook.secrets),
         boxes=boxes,
         jobs=tuple(_job(name, runbook) for name in runbook.jobs),
         warnings=tuple(cautions_of(runbook, offer, cloud, start)),
@@ -212,6 +215,7 @@ def _box(
         expected_usd=expected_box_usd(box, prices[box.instance], offer.storage, life),
         expected_hours=_hours(life),
         quota_code=kinds[0].quota_code,
+        spot=box.spot,
         vcpus=max(kind.vcpus for kind in kinds),
         gpu=kinds[0].gpu,
         gpus=kinds[0].gpus,
@@ -239,6 +243,7 @@ def _job(name: str, runbook: Runbook) -> PlannedJob:
         workdir_files=workdir.files if workdir else 0,
         results=job.results,
         retries=job.retries,
+        stall_s=int(job.stall.total_seconds()) if job.stall else None,
         expected_hours=_hours(expected_time(runbook, job)),
         expect={key: Range(min=one.min, max=one.max) for key, one in job.expect.items()},
     )

@@ -55,6 +55,8 @@ class PlannedBox(PlanModel):
     expected_usd: Decimal
     expected_hours: Decimal
     quota_code: str
+    """On-demand and spot instances have quotas of their own."""
+    spot: bool = False
     vcpus: int
     """Of the largest of `instance` and `fallbacks`: what the quota must have room for."""
     gpu: str
@@ -86,5 +88,7 @@ class PlannedJob(PlanModel):
     workdir_files: int
     results: tuple[str, ...]
     retries: int
+    stall_s: int | None = None
+    """Without a new step for so long it counts as frozen; None: it is never judged."""
     expected_hours: Decimal
     expect: Mapping[str, Range]

@@ -10,7 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import Field, StrictInt, model_validator
+from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from orchestrator.fields import (
     BoxHours,
@@ -27,6 +27,8 @@ from orchestrator.fields import (
     OneLine,
     RelativePath,
     RunbookName,
+    SecretName,
+    SecretSource,
     Usd,
     refuse,
 )
@@ -86,6 +88,11 @@ class BoxSpec(Frozen):
     disk_gb: Annotated[StrictInt, Field(ge=100, le=16_384)] = Field(
         200, description="Root volume in GB (gp3, encrypted), 100 to 16384."
     )
+    spot: StrictBool = Field(
+        False,
+        description="Launch as a spot instance, paying at most the on-demand price, at which it "
+        "is reserved. Its jobs go on elsewhere when it's taken away.",
+    )
 
 
 class JobSpec(Frozen):
@@ -135,6 +142,12 @@ class JobSpec(Frozen):
     retries: Annotated[StrictInt, Field(ge=0, le=10)] = Field(
         1, description="How often a failed job is started again from its last checkpoint, 0 to 10."
     )
+    stall: Margin | None = Field(
+        None,
+        description="How long it may report no new step before it counts as frozen: then its "
+        "stacks are kept, it is ended, and it is tried again or fails. Without it: an hour, or "
+        "ten steps' expected time, for programs that tell their steps; never for a command.",
+    )
     expect: Mapping[MetricName, RangeSpec] = Field(
         default_factory=dict,
         description="Ranges for numbers of the job's final metrics; outside them the run ends "
@@ -179,6 +192,11 @@ class RunbookSpec(Frozen):
     )
     ami_parameter: Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]{1,400}$")] = Field(
         AMI_PARAMETER, description="SSM public parameter that names the boxes' AMI."
+    )
+    secrets: Mapping[SecretName, SecretSource] = Field(
+        default_factory=dict,
+        description="Environment variables of the jobs that hold secrets, each by where it is "
+        "kept: `ssm:/path`, `secretsmanager:name`, or `env` for this machine's own variable.",
     )
     boxes: Mapping[BoxName, BoxSpec] = Field(description="Boxes by name.")
     jobs: Mapping[JobName, JobSpec] = Field(description="Jobs by name.")

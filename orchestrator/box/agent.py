@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
-import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,13 +30,14 @@ from orchestrator.box.actions import (
     Stop,
     Sync,
 )
+from orchestrator.box.body import Body
 from orchestrator.box.deadline import Clock
 from orchestrator.box.decide import decide, keeps_all, verdict
 from orchestrator.box.fold import fold
 from orchestrator.box.install import install, python_of
 from orchestrator.box.lanes import Lane, Outcome
 from orchestrator.box.memory import recall, remember
-from orchestrator.box.process import Place, Process, argv, end_leftover, environment
+from orchestrator.box.process import Place, Process, argv, environment
 from orchestrator.box.progress import Progress
 from orchestrator.box.scan import EVERYTHING, checkpoints, missing
 from orchestrator.box.spec import BoxSpec
@@ -51,7 +50,6 @@ from orchestrator.box.state import (
     Job,
     State,
 )
-from orchestrator.box.store import Store
 from orchestrator.box.sync import Round, Synced, Syncer
 
 log = logging.getLogger("gpurun")
@@ -72,12 +70,13 @@ class Host:
 class Agent:
     """One box's agent. `run` returns when the box has been told to power off."""
 
-    def __init__(self, spec: BoxSpec, host: Host, clock: Clock) -> None:
+    def __init__(self, spec: BoxSpec, host: Host, clock: Clock, body: Body | None = None) -> None:
         self._spec, self._host, self._clock = spec, host, clock
+        self._body = body = body or Body()
         self._wake = threading.Event()
-        self._lanes = {name: Lane(name, self._wake) for name in LANES}
-        self._store = Store(spec.bucket, spec.region, spec.prefix)
-        self._fast = Store(spec.bucket, spec.region, spec.prefix, fast=True)
+        self._lanes: dict[str, Lane] = {name: body.lane(name, self._wake) for name in LANES}
+        self._store = body.store(spec, fast=False)
+        self._fast = body.store(spec, fast=True)
         self._state = State.of(spec)
         self._places = {name: Place(host.root, name) for name in self._state.jobs}
         self._progress = {n: Progress(place.metrics) for n, place in self._places.items()}
@@ -93,26 +92,30 @@ class Agent:
     def run(self) -> None:
         """Work until the box is over."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        self._resume()
-        while not self._over:
-            now = self._clock.now()
-            self._look(now)
-            for action in decide(self._state, now):
-                self._act(action, now)
+        self.resume()
+        while not self.tick():
             self._wake.wait(min(0.5, self._spec.tick_s))
             self._wake.clear()
+
+    def tick(self) -> bool:
+        """Look, decide, act; True once the box has been told to power off."""
+        now = self._clock.now()
+        self._look(now)
+        for action in decide(self._state, now):
+            self._act(action, now)
+        return self._over
 
     def _on_sigterm(self, *_: object) -> None:
         self._stopped = True
         self._wake.set()
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         """Go on from what an earlier agent of this box wrote down."""
         for job in self._state.jobs.values():
             place = self._places[job.name]
             if not recall(job, place.folder):
                 continue
-            process = "killed its process" if end_leftover(place) else "its process had ended"
+            process = "killed it" if self._body.end_leftover(place) else "its process had ended"
             self._read_progress(job)
             log.info("%s: an earlier agent left it %s; %s", job.name, job.state, process)
             if job.state == RUNNING and not job.outcome and job.told:
@@ -242,7 +245,8 @@ class Agent:
         self._note(job)
         try:
             self._progress[job.name].mend()
-            self._processes[job.name] = Process(place, argv(job.spec, place, python), env)
+            command = argv(job.spec, place, python)
+            self._processes[job.name] = self._body.start(place, command, env)
             job.alive = True
         except OSError as error:
             self._close(job, FAILED, f"can't be started: {error}")
@@ -304,7 +308,7 @@ class Agent:
             "poweroff_at": self._state.deadlines.poweroff_at,
             "usd": str(usd),
             "jobs": jobs,
-            "disk_free_bytes": shutil.disk_usage(self._host.root).free,
+            "disk_free_bytes": self._body.disk_free(self._host.root),
         }
 
     def _power_off(self) -> None:
@@ -312,5 +316,5 @@ class Agent:
             if job.alive:
                 self._processes[job.name].stop(hard=True)
         log.info("powering off")
-        subprocess.run(self._host.poweroff, check=False, timeout=60)
+        self._body.power_off(self._host.poweroff)
         self._over = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -46,6 +46,8 @@ class JobSpec:
     workdir: str | None
     results: tuple[str, ...]
     retries: int
+    stall_s: float | None = None
+    """Without a new step for so long it counts as frozen; None: it is never judged."""
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -70,6 +72,10 @@ class BoxSpec:
     price_usd_per_hour: Decimal
     pins: dict[str, Pins]
     jobs: tuple[JobSpec, ...]
+    cloud_at: float = 0.0
+    spot: bool = False
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Where each secret variable of the jobs is kept: `ssm:/path` or `secretsmanager:name`."""
 
 
 def read_spec(path: Path) -> BoxSpec:
@@ -98,6 +104,9 @@ def parse_spec(data: dict[str, Any]) -> BoxSpec:
         price_usd_per_hour=Decimal(data["price_usd_per_hour"]),
         pins={name: _pins(name, item) for name, item in data["pins"].items()},
         jobs=tuple(_job(item) for item in data["jobs"]),
+        cloud_at=float(data.get("cloud_at", data["poweroff_at"])),
+        spot=bool(data.get("spot", False)),
+        secrets=dict(data.get("secrets", {})),
     )
 
 
@@ -129,4 +138,5 @@ def _job(item: dict[str, Any]) -> JobSpec:
         workdir=item.get("workdir"),
         results=tuple(str(inside(path)) for path in item["results"]),
         retries=int(item["retries"]),
+        stall_s=None if item.get("stall_s") is None else float(item["stall_s"]),
     )

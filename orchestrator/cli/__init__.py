@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from decimal import Decimal, InvalidOperation
-from enum import StrEnum
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.cloud import cloud_app
+from orchestrator.cli.options import Cap, Cloud, Json, OnCloud, Run, Runbook, Stale, To
 from orchestrator.errors import GpurunError, NotConfirmed
 
 if TYPE_CHECKING:
@@ -24,40 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-cloud_app = typer.Typer(help="The local cloud: an AWS to rehearse on.", no_args_is_help=True)
 app.add_typer(cloud_app, name="cloud")
-
-
-class Cloud(StrEnum):
-    """Where a run goes. Local by default: spending money is always asked for by name."""
-
-    LOCAL = "local"
-    AWS = "aws"
-
-
-def _usd(text: str) -> Decimal:
-    try:
-        value = Decimal(text)
-    except InvalidOperation as error:
-        raise typer.BadParameter(f"{text!r} is not an amount in USD, like 40") from error
-    if not value.is_finite() or value <= 0:
-        raise typer.BadParameter(f"a cap must be more than 0 USD, not {text}")
-    if value > 100_000:
-        raise typer.BadParameter(f"a cap is at most 100000 USD, not {text}")
-    return value
-
-
-Runbook = Annotated[Path, typer.Argument(help="The runbook, a YAML file.")]
-Run = Annotated[str, typer.Argument(help="The run id that `gpurun up` printed.")]
-OnCloud = Annotated[Cloud, typer.Option("--cloud", help="local (no money) or aws.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")]
-Cap = Annotated[
-    Decimal | None, typer.Option("--cap", parser=_usd, help="Spend at most this many USD.")
-]
-To = Annotated[Path, typer.Option("--to", help="Folder that gets <run id>/…")]
-Stale = Annotated[
-    bool, typer.Option("--allow-stale-prices", help="Plan on prices older than 180 days.")
-]
 
 
 @app.command()
@@ -228,34 +196,6 @@ def ssh(context: typer.Context, run: Run, box: str, cloud: OnCloud = Cloud.LOCAL
     raise typer.Exit(ssh_box(_open(run, cloud), box, context.args))
 
 
-@cloud_app.command("start")
-def cloud_start(as_json: Json = False) -> None:
-    """Start the local cloud, or find the one that runs."""
-    from orchestrator.localcloud import process  # noqa: PLC0415
-    from orchestrator.settings import Settings  # noqa: PLC0415
-
-    _print_cloud(process.start(Settings().home), as_json=as_json)
-
-
-@cloud_app.command("status")
-def cloud_status(as_json: Json = False) -> None:
-    """Say whether the local cloud runs, and where."""
-    from orchestrator.localcloud import process  # noqa: PLC0415
-    from orchestrator.settings import Settings  # noqa: PLC0415
-
-    _print_cloud(process.status(Settings().home), as_json=as_json)
-
-
-@cloud_app.command("stop")
-def cloud_stop() -> None:
-    """Stop the local cloud; its boxes and buckets go with it."""
-    from orchestrator.localcloud import process  # noqa: PLC0415
-    from orchestrator.settings import Settings  # noqa: PLC0415
-
-    stopped = process.stop(Settings().home)
-    typer.echo("The local cloud is stopped." if stopped else "The local cloud wasn't running.")
-
-
 def main() -> None:
     """Entry point: errors become a message and their exit code."""
     try:
@@ -283,18 +223,3 @@ def _confirm(worst_case_usd: Decimal) -> None:
     answer = typer.prompt(f"This may cost up to ${worst_case_usd} on AWS. Type aws to go on")
     if answer.strip() != "aws":
         raise NotConfirmed("Nothing was created.")
-
-
-def _print_cloud(state: object, *, as_json: bool) -> None:
-    if state is None:
-        typer.echo(
-            "null" if as_json else "The local cloud isn't running. Start it: gpurun cloud start"
-        )
-    elif as_json:
-        typer.echo(state.model_dump_json(indent=1))  # type: ignore[attr-defined]
-    else:
-        typer.echo(f"The local cloud runs at {state.url} ({state.driver} boxes, pid {state.pid}).")  # type: ignore[attr-defined]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,45 @@
+"""What the agent acts through: threads, S3, processes and the power switch of a real machine.
+
+The agent itself only decides and keeps count. A search over faults gives it another body, in which
+time is simulated and nothing runs beside the loop.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.box.lanes import Lane
+from orchestrator.box.process import Place, Process, end_leftover
+from orchestrator.box.spec import BoxSpec
+from orchestrator.box.store import Store
+
+OFF_TIMEOUT_S = 60
+
+
+class Body:
+    """A real machine."""
+
+    def lane(self, name: str, wake: threading.Event) -> Lane:
+        return Lane(name, wake)
+
+    def store(self, spec: BoxSpec, *, fast: bool) -> Store:
+        return Store(spec.bucket, spec.region, spec.prefix, fast=fast)
+
+    def start(self, place: Place, command: list[str], env: Mapping[str, str]) -> Process:
+        """Raises OSError."""
+        return Process(place, command, env)
+
+    def end_leftover(self, place: Place) -> bool:
+        """Kill what an earlier agent's job left running; whether there was anything."""
+        return end_leftover(place)
+
+    def disk_free(self, root: Path) -> int:
+        """Bytes."""
+        return shutil.disk_usage(root).free
+
+    def power_off(self, command: Sequence[str]) -> None:
+        subprocess.run(command, check=False, timeout=OFF_TIMEOUT_S)

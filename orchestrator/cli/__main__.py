@@ -1,0 +1,5 @@
+"""`python -m orchestrator.cli` is `gpurun`."""
+
+from orchestrator.cli import main
+
+main()

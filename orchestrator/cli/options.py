@@ -1,0 +1,42 @@
+"""What the commands' arguments and options are called, and what they may hold."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Cloud(StrEnum):
+    """Where a run goes. Local by default: spending money is always asked for by name."""
+
+    LOCAL = "local"
+    AWS = "aws"
+
+
+def parse_usd(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation as error:
+        raise typer.BadParameter(f"{text!r} is not an amount in USD, like 40") from error
+    if not value.is_finite() or value <= 0:
+        raise typer.BadParameter(f"a cap must be more than 0 USD, not {text}")
+    if value > 100_000:
+        raise typer.BadParameter(f"a cap is at most 100000 USD, not {text}")
+    return value
+
+
+Runbook = Annotated[Path, typer.Argument(help="The runbook, a YAML file.")]
+Run = Annotated[str, typer.Argument(help="The run id that `gpurun up` printed.")]
+OnCloud = Annotated[Cloud, typer.Option("--cloud", help="local (no money) or aws.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")]
+Cap = Annotated[
+    Decimal | None, typer.Option("--cap", parser=parse_usd, help="Spend at most this many USD.")
+]
+To = Annotated[Path, typer.Option("--to", help="Folder that gets <run id>/…")]
+Stale = Annotated[
+    bool, typer.Option("--allow-stale-prices", help="Plan on prices older than 180 days.")
+]
