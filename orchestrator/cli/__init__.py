@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.aws import aws_app
 from orchestrator.cli.cloud import cloud_app
 from orchestrator.cli.options import Cap, Cloud, Json, OnCloud, Run, Runbook, Stale, To
 from orchestrator.errors import GpurunError, NotConfirmed
@@ -26,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(cloud_app, name="cloud")
+app.add_typer(aws_app, name="aws")
 
 
 @app.command()
