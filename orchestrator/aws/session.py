@@ -21,9 +21,12 @@ from orchestrator.errors import CloudError
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_iam.client import IAMClient
+    from mypy_boto3_lambda.client import LambdaClient
+    from mypy_boto3_logs.client import CloudWatchLogsClient
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_scheduler.client import EventBridgeSchedulerClient
     from mypy_boto3_service_quotas.client import ServiceQuotasClient
+    from mypy_boto3_sqs.client import SQSClient
     from mypy_boto3_ssm.client import SSMClient
     from mypy_boto3_sts.client import STSClient
 
@@ -60,6 +63,10 @@ class Session:
     @overload
     def client(self, service: Literal["iam"], *, fast: bool = False) -> IAMClient: ...
     @overload
+    def client(self, service: Literal["lambda"], *, fast: bool = False) -> LambdaClient: ...
+    @overload
+    def client(self, service: Literal["logs"], *, fast: bool = False) -> CloudWatchLogsClient: ...
+    @overload
     def client(self, service: Literal["s3"], *, fast: bool = False) -> S3Client: ...
     @overload
     def client(
@@ -69,6 +76,8 @@ class Session:
     def client(
         self, service: Literal["service-quotas"], *, fast: bool = False
     ) -> ServiceQuotasClient: ...
+    @overload
+    def client(self, service: Literal["sqs"], *, fast: bool = False) -> SQSClient: ...
     @overload
     def client(self, service: Literal["ssm"], *, fast: bool = False) -> SSMClient: ...
     @overload
