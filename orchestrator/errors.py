@@ -21,7 +21,8 @@ GpurunError
 ├── ResultsCorrupt       20  bytes in the bucket don't match their manifest
 ├── ApiError             21  AWS refused a call or doesn't answer; what exists is still tagged
 ├── RunDamaged           22  the run's record or log in the bucket can't be read
-└── FolderError          23  a folder of this machine can't take what is to be written
+├── FolderError          23  a folder of this machine can't take what is to be written
+└── BudgetError          24  no such budget, or its cap would be below what it has let in
 """
 
 from __future__ import annotations
@@ -167,3 +168,9 @@ class FolderError(GpurunError):
     """A folder of this machine can't take results or a report; they are safe in the bucket."""
 
     exit_code = 23
+
+
+class BudgetError(GpurunError):
+    """A shared budget doesn't exist, can't be read, or can't have the cap that was asked for."""
+
+    exit_code = 24

@@ -13,7 +13,7 @@ from typing import Literal
 
 from orchestrator.errors import OverCap
 from orchestrator.fields import Frozen
-from orchestrator.money import ZERO, usd
+from orchestrator.money import ZERO, cents_up, usd
 
 
 class LedgerEntry(Frozen):
@@ -91,11 +91,13 @@ class Ledger:
         return cls(cap_usd, reserved, settled)
 
     def _over(self, line: str, amount: Decimal) -> OverCap:
+        least = cents_up(self.reserved_usd + self.settled_usd + amount)
         return OverCap(
             f"{line} may cost {usd(amount)}, but of the cap of {usd(self.cap_usd)} only "
             f"{usd(self.free_usd)} is free ({usd(self.reserved_usd)} reserved, "
             f"{usd(self.settled_usd)} spent)",
-            hint=f"Raise the cap by {usd(amount - self.free_usd)}, or shorten the run.",
+            hint=f"Raise the cap by {usd(least - self.cap_usd)} (gpurun up RUNBOOK "
+            f"--cap {least}), or give the boxes fewer hours.",
         )
 
 
