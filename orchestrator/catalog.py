@@ -26,11 +26,13 @@ class InstanceType(Frozen):
 
     name: str
     gpu: str
+    """Empty, and `gpus` 0, for a type that no runbook may name: what `kill-proof` rents."""
     gpus: int
     gpu_memory_mib: int
     """Of one GPU."""
     vcpus: int
     memory_gib: int
+    """Rounded up."""
     nvme_gb: int
     network: str
     quota_code: str
@@ -83,7 +85,8 @@ class Catalog(Frozen):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted(self.table.types))
+        """The types that a runbook may name: those with a GPU."""
+        return tuple(sorted(name for name, kind in self.table.types.items() if kind.gpus))
 
     @property
     def regions(self) -> tuple[str, ...]:

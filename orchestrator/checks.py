@@ -69,7 +69,9 @@ def _box(name: str, box: BoxSpec, spec: RunbookSpec, catalog: Catalog) -> Iterat
 
 
 def _instance(path: Path, name: str, catalog: Catalog) -> Iterator[Fault]:
-    if name not in catalog.names:
+    if name in catalog.table.types and name not in catalog.names:
+        yield Fault(path, f"{name} has no GPU", "Take one of the g6 and g6e families.")
+    elif name not in catalog.names:
         yield Fault(path, f"no instance type {name!r}", did_you_mean(name, catalog.names))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from typing import Any
 import moto.ec2
 
 FAMILIES = ("g6.", "g6e.")
-QUOTA_CODE = "L-DB2E81BA"
-"""Running On-Demand G and VT instances, in vCPUs per region."""
+PLAIN = ("t3.nano",)
+"""No GPU: what `gpurun kill-proof` rents."""
+G_AND_VT, STANDARD = "L-DB2E81BA", "L-1216C47A"
+"""Running On-Demand G and VT, and Standard instances, in vCPUs per region."""
 
 RESOURCES = Path(moto.ec2.__file__).parent / "resources"
 TARGET = Path(__file__).resolve().parent.parent / "orchestrator" / "data" / "instances.json"
@@ -35,7 +38,7 @@ def build() -> dict[str, Any]:
     types = {
         name: _instance(name, facts, {region: _of(name, pairs) for region, pairs in zones.items()})
         for name, facts in described.items()
-        if name.startswith(FAMILIES)
+        if name.startswith(FAMILIES) or name in PLAIN
     }
     source = "EC2 DescribeInstanceTypes and DescribeInstanceTypeOfferings, as bundled in moto"
     return {"source": source, "regions": sorted(zones), "types": types}
@@ -55,17 +58,17 @@ def _of(name: str, pairs: list[tuple[str, str]]) -> list[str]:
 
 
 def _instance(name: str, facts: dict[str, Any], zones: dict[str, list[str]]) -> dict[str, Any]:
-    (gpu,) = facts["GpuInfo"]["Gpus"]
+    (gpu,) = facts["GpuInfo"]["Gpus"] if "GpuInfo" in facts else (None,)
     return {
         "name": name,
-        "gpu": gpu["Name"],
-        "gpus": gpu["Count"],
-        "gpu_memory_mib": gpu["MemoryInfo"]["SizeInMiB"],
+        "gpu": gpu["Name"] if gpu else "",
+        "gpus": gpu["Count"] if gpu else 0,
+        "gpu_memory_mib": gpu["MemoryInfo"]["SizeInMiB"] if gpu else 0,
         "vcpus": facts["VCpuInfo"]["DefaultVCpus"],
-        "memory_gib": facts["MemoryInfo"]["SizeInMiB"] // 1024,
-        "nvme_gb": facts["InstanceStorageInfo"]["TotalSizeInGB"],
+        "memory_gib": math.ceil(facts["MemoryInfo"]["SizeInMiB"] / 1024),
+        "nvme_gb": facts.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0),
         "network": facts["NetworkInfo"]["NetworkPerformance"],
-        "quota_code": QUOTA_CODE,
+        "quota_code": G_AND_VT if gpu else STANDARD,
         "zones": {region: names for region, names in zones.items() if names},
     }
 

@@ -60,6 +60,13 @@ WRONG = [
         "Did you mean 'g6e.8xlarge'?",
     ),
     Wrong(
+        "a box without a GPU",
+        spoil("g6e.4xlarge", "t3.nano"),
+        "demo.yaml:7:5: boxes.l40s.instance:",
+        "t3.nano has no GPU",
+        "g6 and g6e",
+    ),
+    Wrong(
         "a fallback to itself",
         spoil("instance: g6e.4xlarge", "instance: g6e.4xlarge\n    fallbacks: [g6e.4xlarge]"),
         "boxes.l40s.fallbacks[0]:",

@@ -35,6 +35,16 @@ def test_the_two_types_of_the_gpu_proof_are_what_ec2_reports() -> None:
     assert l40s.quota_code == l4.quota_code == "L-DB2E81BA"
 
 
+def test_the_small_box_of_the_kill_proof_has_a_price_but_no_runbook_may_name_it() -> None:
+    nano = CATALOG.instance("t3.nano")
+
+    assert (nano.gpu, nano.gpus, nano.vcpus, nano.memory_gib) == ("", 0, 2, 1)
+    assert nano.quota_code == "L-1216C47A"
+    for region in ("us-east-1", "us-east-2", "us-west-2"):
+        assert CATALOG.price("t3.nano", region).usd_per_hour == Decimal("0.0052")
+    assert "t3.nano" not in CATALOG.names
+
+
 def test_zones_are_those_of_the_region_that_offer_the_type() -> None:
     assert CATALOG.zones("g6e.4xlarge", "us-east-1") == tuple(f"us-east-1{z}" for z in "abcd")
     assert "us-east-1f" in CATALOG.zones("g6.4xlarge", "us-east-1")

@@ -1,6 +1,6 @@
 """Machine images and the public parameters that name them, the same in every region.
 
-moto's own image list is left out: it costs seconds to load and knows no deep-learning image.
+moto's own image list is left out: it costs seconds to load and knows none of these images.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from moto.ssm.models import Parameter, ParameterDict
 from orchestrator.localcloud.rules.patches import Patches
 
 _DEEP_LEARNING = "/aws/service/deeplearning/ami/x86_64"
+_UBUNTU = "/aws/service/canonical/ubuntu/server"
 # Parameter -> (image name, smallest root volume in GB).
 IMAGES = {
     f"{_DEEP_LEARNING}/{kind}-ubuntu-{version}/latest/ami-id": (
@@ -28,6 +29,11 @@ IMAGES = {
         ("base-with-single-cuda", "Base AMI with Single CUDA"),
     )
     for version in ("22.04", "24.04")
+} | {
+    f"{_UBUNTU}/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id": (
+        "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20261115",
+        8,
+    )
 }
 
 
@@ -82,7 +88,8 @@ def _mappings(ami: Any) -> list[dict[str, Any]]:
 def _with_images(stock: Any) -> Any:
     def check_loading_status(self: Any, key: str) -> None:
         stock(self, key)
-        if str(key or "").startswith(_DEEP_LEARNING) and not hasattr(self, "strict_loaded"):
+        ours = str(key or "").startswith((_DEEP_LEARNING, _UBUNTU))
+        if ours and not hasattr(self, "strict_loaded"):
             self.strict_loaded = True
             for parameter, ami_id, _, _ in _images(self.region_name):
                 dict.__setitem__(self, parameter, [_parameter(self, parameter, ami_id)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,11 @@ def test_a_refused_upload_is_an_error_of_ours(bucket: Bucket, tmp_path: Path) ->
     file.write_bytes(b"x")
     with pytest.raises(ApiError, match="NoSuchBucket"):
         Bucket(bucket.session, "gpurun-gone").put_file("k", file)
+
+
+def test_a_bucket_answers_nobody_who_expects_another_owner(session: Session) -> None:
+    bucket = ensure_bucket(session)
+    mistaken = Bucket(replace(session, account="000000000000"), bucket.name)
+    for act in (lambda: mistaken.put("runs/x/key", b""), lambda: list(mistaken.keys("runs/"))):
+        with pytest.raises(ApiError, match="AccessDenied"):
+            act()

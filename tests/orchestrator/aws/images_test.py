@@ -19,6 +19,15 @@ def test_a_parameter_becomes_an_image_with_its_root_device(session: Session) -> 
     assert resolve_ami(session, IMAGE) == ami
 
 
+def test_the_image_of_the_kill_proof_is_known_too(session: Session) -> None:
+    ami = resolve_ami(
+        session,
+        "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+    )
+    assert "ubuntu-noble-24.04" in ami.name
+    assert (ami.root_device, ami.snapshot_gb) == ("/dev/sda1", 8)
+
+
 def test_a_parameter_that_does_not_exist_is_told_with_the_region(session: Session) -> None:
     with pytest.raises(CatalogError, match="us-east-1 has no SSM parameter /aws/service/none"):
         resolve_ami(session, "/aws/service/none")
