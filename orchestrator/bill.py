@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.catalog import Catalog
+    from orchestrator.catalog import Catalog, StoragePrices
 
 _MICRO_USD = Decimal("0.000001")
+_GB = Decimal(10**9)
+PART_BYTES = 8 << 20
+"""The smallest part that anybody here uploads a big object in; each is a request."""
+LISTS_PER_LOOK = 12
+"""Listings of the run's log whenever a controller looks, at most; S3 bills them as writes."""
+LIST_ENTRY_BYTES = 512
+"""Of one key in the answer to a listing."""
 _HOURS_PER_MONTH = Decimal(730)
 _MINIMUM_S = 60
 
@@ -55,10 +62,60 @@ class Bill:
     lines: tuple[BillLine, ...]
     cap_usd: Decimal
     worst_case_usd: Decimal
+    warnings: tuple[str, ...] = ()
+    """What must be said loudly: a line that cost more than was reserved for it."""
 
     @property
     def total_usd(self) -> Decimal:
         return sum((line.usd for line in self.lines), Decimal(0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Use:
+    """What a run has left in its bucket, and what looking at it has taken."""
+
+    stored_bytes: int
+    """All versions: overwritten ones are kept, and billed, as long as the others."""
+    pulled_bytes: int
+    """Newest versions of the results: what one pull over the internet brings home."""
+    writes: int
+    """Versions, and the parts of big ones."""
+    looks: int = 0
+    """How often a controller looked, by time."""
+    look_bytes: int = 0
+    """What leaves the region with one look: heartbeats, statuses, listings."""
+
+    def left_usd(self, rates: StoragePrices) -> Decimal:
+        """For what is there: a month of storage, the writes, one pull."""
+        stored = self.stored_bytes / _GB * rates.s3_gb_month
+        pulled = self.pulled_bytes / _GB * rates.transfer_out_gb
+        return _up(stored + pulled + self.writes * rates.s3_put_1000 / 1000)
+
+    def looked_usd(self, rates: StoragePrices) -> Decimal:
+        """For the looks of one controller, which leave no trace to be counted."""
+        lists = self.looks * LISTS_PER_LOOK * rates.s3_put_1000 / 1000
+        return _up(lists + self.looks * self.look_bytes / _GB * rates.transfer_out_gb)
+
+
+def s3_usd(use: S3Use, rates: StoragePrices, reserved_usd: Decimal) -> Decimal:
+    """An upper estimate; above what was reserved only when what lies there alone costs more."""
+    left = use.left_usd(rates)
+    return max(left, min(left + use.looked_usd(rates), reserved_usd))
+
+
+def writes_of(size_bytes: int) -> int:
+    """Requests that uploading one object takes: its parts, their beginning and their end."""
+    parts = -(-size_bytes // PART_BYTES)
+    return 1 if parts <= 1 else parts + 2
+
+
+def s3_line(line: str, use: S3Use, usd: Decimal) -> BillLine:
+    """The bill's line for a run's S3, at what was settled or would be now."""
+    detail = (
+        f"{use.stored_bytes / 10**6:.1f} MB for a month, {use.pulled_bytes / 10**6:.1f} MB pulled "
+        f"once, {use.writes + use.looks * LISTS_PER_LOOK} requests; at most"
+    )
+    return BillLine(line, "s3", detail, Decimal(0), usd)
 
 
 def span_lines(
@@ -94,10 +151,13 @@ def bill(
     cap_usd: Decimal,
     worst_case_usd: Decimal,
     now: datetime,
+    s3: BillLine | None = None,
+    warnings: tuple[str, ...] = (),
 ) -> Bill:
-    """The bill of a run's instances up to `now`."""
-    lines = tuple(line for span in spans for line in span_lines(span, catalog, region, now))
-    return Bill(lines, cap_usd, worst_case_usd)
+    """The bill of a run's instances up to `now`, and of its bucket."""
+    lines = [line for span in spans for line in span_lines(span, catalog, region, now)]
+    lines += [s3] if s3 else []
+    return Bill(tuple(lines), cap_usd, worst_case_usd, warnings)
 
 
 def _up(usd: Decimal) -> Decimal:

@@ -107,6 +107,16 @@ class Bucket:
                 for entry in page.get("Contents", []):
                     yield entry["Key"], entry["Size"]
 
+    def versions(self, prefix: str) -> Iterator[tuple[str, int, bool]]:
+        """Every version under `prefix`: its key, its bytes, and whether it is the newest."""
+        with boundary():
+            pages = self._s3.get_paginator("list_object_versions").paginate(
+                Bucket=self.name, Prefix=prefix, ExpectedBucketOwner=self.session.account
+            )
+            for page in pages:
+                for entry in page.get("Versions", []):
+                    yield entry["Key"], entry["Size"], entry["IsLatest"]
+
     def folders(self, prefix: str) -> Iterator[str]:
         """The names directly under `prefix` that hold further keys (`runs/` gives run ids)."""
         with boundary():
