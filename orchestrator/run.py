@@ -20,7 +20,7 @@ from orchestrator.errors import RunDamaged, RunNotFound
 from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from orchestrator.aws.bucket import Bucket
 
@@ -77,6 +77,9 @@ class RunRecord(BaseModel):
     ssh_host_key: str
     """Public half, OpenSSH format: the boxes' host key, known before they boot."""
     poweroff_command: str
+    budget: str | None = None
+    """The budget that the run shares with others, and the region whose bucket keeps it."""
+    budget_region: str | None = None
 
     @property
     def region(self) -> str:
@@ -199,11 +202,27 @@ class RunLog:
         seq = max((event.seq for event in self.read()), default=0) + 1
         while True:
             event = Event.model_validate({"seq": seq, "at": now, "kind": kind, **fields})
-            data = event.model_dump_json(exclude_none=True).encode()
-            if self._bucket.put(f"{self._prefix}{seq:06d}.json", data, if_absent=True):
-                self._events.append(event)
+            if self._put(event):
                 return event
             seq += 1
+
+    def decide(
+        self, now: datetime, decision: Callable[[list[Event]], dict[str, object] | None]
+    ) -> Event | None:
+        """Write what `decision` makes of the log; it decides again when another was first."""
+        while (fields := decision(self.read())) is not None:
+            seq = max((event.seq for event in self._events), default=0) + 1
+            event = Event.model_validate({"seq": seq, "at": now, **fields})
+            if self._put(event):
+                return event
+        return None
+
+    def _put(self, event: Event) -> bool:
+        data = event.model_dump_json(exclude_none=True).encode()
+        if not self._bucket.put(f"{self._prefix}{event.seq:06d}.json", data, if_absent=True):
+            return False
+        self._events.append(event)
+        return True
 
 
 def has(events: Iterable[Event], kind: EventKind, box: str | None = None) -> bool:
