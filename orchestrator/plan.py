@@ -20,6 +20,7 @@ from orchestrator.money import hours_of, usd
 from orchestrator.offer import Offer, find_offer
 from orchestrator.pins import PinSet
 from orchestrator.planned import PlanModel, PlannedBox, PlannedJob, Range
+from orchestrator.programs import STEPS_A_LINE
 from orchestrator.quote import (
     Cloud,
     expected_box_usd,
@@ -30,6 +31,7 @@ from orchestrator.quote import (
     worst_results_usd,
 )
 from orchestrator.runbook import Runbook
+from orchestrator.spec import JobSpec
 
 __all__ = [
     "RESULTS",
@@ -41,6 +43,9 @@ __all__ = [
     "replan_deadlines",
 ]
 
+SHORTEST_STALL = timedelta(hours=1)
+LINES_A_STALL = 10
+"""Unless the runbook says so itself: lines of metrics that must be missing, and for how long."""
 RESULTS = "s3:results"
 """The ledger's line for S3 and transfer; no box can have this name."""
 
@@ -243,10 +248,23 @@ def _job(name: str, runbook: Runbook) -> PlannedJob:
         workdir_files=workdir.files if workdir else 0,
         results=job.results,
         retries=job.retries,
-        stall_s=int(job.stall.total_seconds()) if job.stall else None,
+        stall_s=_stall_s(runbook, job),
         expected_hours=_hours(expected_time(runbook, job)),
         expect={key: Range(min=one.min, max=one.max) for key, one in job.expect.items()},
     )
+
+
+def _stall_s(runbook: Runbook, job: JobSpec) -> int | None:
+    """When it counts as frozen; programs that tell no steps, and commands, are never judged."""
+    if job.stall:
+        return int(job.stall.total_seconds())
+    if job.program not in STEPS_A_LINE:
+        return None
+    steps = job.config.get("max_steps") or job.config.get("steps")
+    if not isinstance(steps, int) or steps < 1:
+        return int(SHORTEST_STALL.total_seconds())
+    line = expected_time(runbook, job) * STEPS_A_LINE[job.program] / steps
+    return int(max(SHORTEST_STALL, LINES_A_STALL * line).total_seconds())
 
 
 def _hours(time: timedelta) -> Decimal:

@@ -16,6 +16,8 @@ from orchestrator.spec import JobSpec, RunbookSpec
 
 PROGRAMS = ("sft", "grpo", "evaluate", "outage")
 TIMEOUT_S = 30
+STEPS_A_LINE = {"sft": 50, "grpo": 1}
+"""How many steps a program takes from one line of its metrics to the next, if it tells any."""
 
 _ASK = """
 import io, json, sys

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -95,6 +97,8 @@ def run_program(name: str) -> int:
     if len(sys.argv) != 2:
         sys.stderr.write(f"usage: python -m agent_env.training.{name} job.json\n")
         return EXIT_BAD_CONFIG
+    # What a box asks a frozen job: every thread's stack, even while native code holds them up.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     stop = StopRequest()
     stop.listen()
     try:

@@ -47,10 +47,22 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """Signal a job's process group: SIGTERM, or SIGKILL if `hard`."""
+    """Signal a job's process group: SIGTERM, or SIGKILL if `hard`.
+
+    `frozen`: it may be started again; else it's over for good. `why` is what its reason will say.
+    """
 
     job: str
     hard: bool
+    why: str
+    frozen: bool = False
+
+
+@dataclass(frozen=True)
+class KeepStacks:
+    """Write down where the processes of a frozen job stand (lane `stacks`)."""
+
+    job: str
 
 
 @dataclass(frozen=True)
@@ -74,4 +86,6 @@ class PowerOff:
     """End the box."""
 
 
-Action = Mark | Install | Prepare | Poll | Listen | Start | Stop | Sync | Report | PowerOff
+Action = (
+    Mark | Install | Prepare | Poll | Listen | Start | Stop | KeepStacks | Sync | Report | PowerOff
+)

@@ -10,61 +10,27 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from decimal import ROUND_UP, Decimal
-from pathlib import Path
-from typing import Any
 
 from orchestrator.box import work
-from orchestrator.box.actions import (
-    Action,
-    Install,
-    Listen,
-    Mark,
-    Poll,
-    PowerOff,
-    Prepare,
-    Report,
-    Start,
-    Stop,
-    Sync,
-)
+from orchestrator.box.actions import Action, Mark, PowerOff, Report, Start, Stop
 from orchestrator.box.body import Body
 from orchestrator.box.deadline import Clock
 from orchestrator.box.decide import decide, keeps_all, verdict
+from orchestrator.box.errands import LANES, Errands, Host
 from orchestrator.box.fold import fold
-from orchestrator.box.install import install, python_of
+from orchestrator.box.install import python_of
 from orchestrator.box.lanes import Lane, Outcome
 from orchestrator.box.memory import recall, remember
 from orchestrator.box.process import Place, Process, argv, environment
 from orchestrator.box.progress import Progress
-from orchestrator.box.scan import EVERYTHING, checkpoints, missing
+from orchestrator.box.scan import checkpoints, missing
 from orchestrator.box.spec import BoxSpec
-from orchestrator.box.state import (
-    CUT,
-    ENDED,
-    FAILED,
-    RUNNING,
-    SYNCING,
-    Job,
-    State,
-)
-from orchestrator.box.sync import Round, Synced, Syncer
+from orchestrator.box.state import CUT, ENDED, FAILED, RUNNING, SYNCING, Job, State
+from orchestrator.box.sync import Synced
+
+__all__ = ["Agent", "Host"]
 
 log = logging.getLogger("gpurun")
-LANES = ("install", "fetch", "sync", "report", "listen")
-
-
-@dataclass(frozen=True)
-class Host:
-    """What the agent has been told about its machine; `booted_at` in epoch seconds."""
-
-    root: Path
-    poweroff: tuple[str, ...]
-    wheels: Path | None
-    instance_id: str
-    booted_at: float
 
 
 class Agent:
@@ -75,17 +41,11 @@ class Agent:
         self._body = body = body or Body()
         self._wake = threading.Event()
         self._lanes: dict[str, Lane] = {name: body.lane(name, self._wake) for name in LANES}
-        self._store = body.store(spec, fast=False)
-        self._fast = body.store(spec, fast=True)
         self._state = State.of(spec)
+        self._errands = Errands(self._state, host, clock, body)
         self._places = {name: Place(host.root, name) for name in self._state.jobs}
         self._progress = {n: Progress(place.metrics) for n, place in self._places.items()}
         self._processes: dict[str, Process] = {}
-        self._syncers = {
-            name: Syncer(self._store, spec.run, name, place.folder)
-            for name, place in self._places.items()
-        }
-        self._told: dict[str, dict[str, Any]] = {}
         self._notes: set[str] = set()
         self._stopped = self._over = False
 
@@ -122,6 +82,7 @@ class Agent:
                 self._close(job, CUT, job.told)
 
     def _look(self, now: float) -> None:
+        self._state.steady = self._clock.steady()
         if self._stopped:
             self._state.stop(self._state.deadlines.brought_forward(now))
         for lane in self._lanes.values():
@@ -141,7 +102,7 @@ class Agent:
                 log.warning("%s: %s", outcome.action, note)
             self._notes |= set(outcome.value.notes)
         if isinstance(outcome.action, Report) and isinstance(outcome.value, dict):
-            self._told |= outcome.value
+            self._errands.heard(outcome.value)
         job = fold(self._state, outcome, now)
         if job:
             self._note(job)
@@ -165,7 +126,10 @@ class Agent:
 
     def _read_progress(self, job: Job) -> None:
         progress = self._progress[job.name]
+        before = progress.moves
         progress.read()
+        if progress.moves != before:
+            job.moved(self._state.steady)
         job.step, job.max_steps, job.metrics = progress.step, progress.max_steps, progress.metrics
 
     def _missing(self, job: Job) -> tuple[str, ...]:
@@ -193,36 +157,13 @@ class Agent:
         elif isinstance(action, Start):
             self._start(self._state.jobs[action.job], now)
         elif isinstance(action, Stop):
-            self._stop(self._state.jobs[action.job], hard=action.hard)
+            self._stop(self._state.jobs[action.job], action)
         elif isinstance(action, PowerOff):
             self._power_off()
         else:
-            lane, doing = self._slow(action, now)
+            lane, doing = self._errands.of(action, now)
             self._lanes[lane].start(action, doing)
             self._state.busy |= {lane}
-
-    def _slow(
-        self, action: Install | Prepare | Poll | Listen | Sync | Report, now: float
-    ) -> tuple[str, Callable[[], object]]:
-        """The lane of a slow action, and its work with everything it needs from the loop."""
-        spec, host, state = self._spec, self._host, self._state
-        if isinstance(action, Install):
-            pins = spec.pins[action.pins]
-            log.info("installing pins %s", action.pins)
-            return "install", lambda: install(host.root, pins, host.wheels)
-        if isinstance(action, Prepare):
-            job, here = state.jobs[action.job].spec, frozenset(state.jobs)
-            return "fetch", lambda: work.prepare(self._store, host.root, job, here)
-        if isinstance(action, Poll):
-            state.polled_at = now
-            names = [name for name, word in state.remote.items() if word not in ENDED]
-            return "fetch", lambda: work.poll(self._store, names)
-        if isinstance(action, Listen):
-            state.listened_at = now
-            return "listen", lambda: work.told_to_stop(self._fast, spec.box)
-        if isinstance(action, Sync):
-            return "sync", self._sync(state.jobs[action.job], action, now)
-        return "report", self._report(action, now)
 
     def _mark(self, action: Mark, now: float) -> None:
         job = self._state.jobs[action.job]
@@ -242,74 +183,21 @@ class Agent:
         env = environment(self._spec, job.spec, place, python, gpu=gpu, base=os.environ)
         job.attempt, job.started_at = job.attempt + 1, job.started_at or now
         job.state, job.sync_began_at = RUNNING, now
+        job.begins(self._state.steady)
         self._note(job)
         try:
             self._progress[job.name].mend()
             command = argv(job.spec, place, python)
-            self._processes[job.name] = self._body.start(place, command, env)
-            job.alive = True
+            process = self._processes[job.name] = self._body.start(place, command, env)
+            job.alive, job.pid = True, process.pid
         except OSError as error:
             self._close(job, FAILED, f"can't be started: {error}")
 
-    def _stop(self, job: Job, *, hard: bool) -> None:
-        log.info("%s: told to stop%s", job.name, ", hard" if hard else "")
-        when = "" if self._state.told else " at the deadline"
-        job.told, job.killed = job.told or f"told to stop{when}", hard
+    def _stop(self, job: Job, action: Stop) -> None:
+        log.info("%s: %s%s", job.name, action.why, ", hard" if action.hard else "")
+        job.stops(action.why, self._state.steady, frozen=action.frozen, hard=action.hard)
         self._remember(job)
-        self._processes[job.name].stop(hard=hard)
-
-    def _sync(self, job: Job, action: Sync, now: float) -> Callable[[], object]:
-        job.sync_began_at, job.synced_checkpoints = now, job.checkpoints
-        round_ = Round(
-            attempt=job.attempt,
-            step=job.step,
-            final=action.final,
-            outcome=job.outcome,
-            status={**job.status(self._spec.box, now), "state": job.outcome},
-            results=EVERYTHING if job.keep_all else job.spec.results,
-            now=now,
-            quiet_s=min(2.0, self._spec.loss_bound_s / 4),
-            time_is_up=lambda: self._clock.now() > self._state.deadlines.flush_by,
-        )
-        return lambda: self._syncers[job.name].sync(round_)
-
-    def _report(self, action: Report, now: float) -> Callable[[], object]:
-        state, statuses = self._state, self._statuses(now)
-        state.reported_at = now
-        if action.log:
-            state.log_shipped_at = now
-        fresh = {name: status for name, status in statuses.items() if self._is_news(status)}
-        beat = self._heartbeat(action.phase, statuses, now)
-        console = self._host.root / "console.log" if action.log else None
-
-        def send() -> dict[str, dict[str, Any]]:
-            work.report(self._fast, self._spec.box, beat, fresh, console)
-            return fresh
-
-        return send
-
-    def _statuses(self, now: float) -> dict[str, dict[str, Any]]:
-        return {n: job.status(self._spec.box, now) for n, job in self._state.jobs.items()}
-
-    def _is_news(self, status: dict[str, Any]) -> bool:
-        told = self._told.get(status["job"])
-        return told is None or told | {"at": 0} != status | {"at": 0}
-
-    def _heartbeat(self, phase: str, jobs: dict[str, Any], now: float) -> dict[str, Any]:
-        hours = Decimal(str(round(max(0.0, now - self._host.booted_at), 3))) / 3600
-        usd = (self._spec.price_usd_per_hour * hours).quantize(Decimal("0.01"), ROUND_UP)
-        return {
-            "format": 1,
-            "at": now,
-            "box": self._spec.box,
-            "instance_id": self._host.instance_id,
-            "phase": phase,
-            "drain_at": self._state.deadlines.drain_at,
-            "poweroff_at": self._state.deadlines.poweroff_at,
-            "usd": str(usd),
-            "jobs": jobs,
-            "disk_free_bytes": self._body.disk_free(self._host.root),
-        }
+        self._processes[job.name].stop(hard=action.hard)
 
     def _power_off(self) -> None:
         for job in self._state.jobs.values():

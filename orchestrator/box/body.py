@@ -15,6 +15,7 @@ from pathlib import Path
 from orchestrator.box.lanes import Lane
 from orchestrator.box.process import Place, Process, end_leftover
 from orchestrator.box.spec import BoxSpec
+from orchestrator.box.stacks import keep_stacks
 from orchestrator.box.store import Store
 
 OFF_TIMEOUT_S = 60
@@ -36,6 +37,10 @@ class Body:
     def end_leftover(self, place: Place) -> bool:
         """Kill what an earlier agent's job left running; whether there was anything."""
         return end_leftover(place)
+
+    def keep_stacks(self, place: Place, pid: int, now: float) -> None:
+        """Add where each process of the job stands to its stacks.txt. Raises OSError."""
+        keep_stacks(place, pid, now)
 
     def disk_free(self, root: Path) -> int:
         """Bytes."""

@@ -16,7 +16,7 @@ STOP_GRACE_S = 80.0
 
 
 class Clock:
-    """Epoch seconds that go forward only.
+    """Epoch seconds that go forward only, and seconds that no clock's setting changes.
 
     The wall clock may be wrong at boot and may be set back later: `not_before` (when the plan
     was made) bounds the first, the monotonic clock the second. Of two answers the later one is
@@ -35,6 +35,10 @@ class Clock:
 
     def now(self) -> float:
         return max(self._wall(), self._started_at + self._monotonic() - self._started)
+
+    def steady(self) -> float:
+        """Seconds that passed since some moment, whatever the wall clock was set to."""
+        return self._monotonic()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from orchestrator.box.actions import (
     Action,
     Install,
+    KeepStacks,
     Listen,
     Mark,
     Poll,
@@ -41,6 +42,9 @@ from orchestrator.box.state import (
 POLL_S = 5.0
 TRIES = 3
 OFF_TRIES = 3
+# What a frozen job gets for its stacks to be written down, and then to heed SIGTERM.
+STACKS_S = 20.0
+FROZEN_GRACE_S = 30.0
 # Exit status by which our programs say that the job's config is wrong: a retry can't help.
 WRONG_CONFIG = 2
 
@@ -50,10 +54,11 @@ def decide(state: State, now: float) -> list[Action]:
     phase = state.phase(now)
     if phase == "off":
         return [*_stops(state, now), *_leave(state, now)]
-    starts = _cut_the_rest(state) if phase == "draining" else _starts(state, now)
+    drains = phase == "draining"
+    starts = _cut_the_rest(state) if drains else _starts(state, now)
     return [
         *_blocked(state),
-        *_stops(state, now),
+        *(_stops(state, now) if drains else _frozen(state)),
         *starts,
         *_syncs(state, now),
         *_listen(state, phase, now),
@@ -69,10 +74,12 @@ def verdict(job: Job, exit_code: int, missing: Sequence[str] = ()) -> tuple[str,
     """
     if job.told:
         return CUT, job.told + (", then killed" if job.killed else "")
-    if exit_code == 0:
+    if exit_code == 0 and not job.frozen:
         return (FAILED, never_made(missing)) if missing else (DONE, "")
     reason = f"killed by signal {-exit_code}" if exit_code < 0 else f"exit status {exit_code}"
-    if exit_code == WRONG_CONFIG and job.spec.program:
+    if job.frozen:
+        reason = job.frozen + (", killed" if job.killed else "")
+    elif exit_code == WRONG_CONFIG and job.spec.program:
         return FAILED, f"{reason}: its config is wrong"
     if job.failures < job.spec.retries:
         return RUNNING, f"{reason}; started again"
@@ -111,13 +118,39 @@ def _blocked(state: State) -> Iterator[Action]:
 
 
 def _stops(state: State, now: float) -> Iterator[Action]:
+    why = "told to stop" if state.told else "told to stop at the deadline"
     for job in state.jobs.values():
         if not job.alive or now < state.deadlines.drain_at:
             continue
         if not job.told:
-            yield Stop(job.name, hard=False)
+            yield Stop(job.name, hard=False, why=why)
         elif now >= state.deadlines.kill_at and not job.killed:
-            yield Stop(job.name, hard=True)
+            yield Stop(job.name, hard=True, why=why)
+
+
+def _frozen(state: State) -> Iterator[Action]:
+    """Only steps count: a busy GPU or CPU is no proof of life."""
+    for job in state.jobs.values():
+        limit = job.spec.stall_s
+        if not job.alive or limit is None:
+            continue
+        why = f"frozen: no new step for {limit:g} s, its stacks are in stacks.txt"
+        if job.frozen:
+            grace = min(FROZEN_GRACE_S, limit)
+            if state.steady - job.frozen_stop_at >= grace and not job.killed:
+                yield Stop(job.name, hard=True, why=why, frozen=True)
+        elif state.steady - job.moved_at < limit:
+            continue
+        elif job.frozen_at is None and "stacks" not in state.busy:
+            yield KeepStacks(job.name)
+        elif _stacks_are_kept(state, job):
+            yield Stop(job.name, hard=False, why=why, frozen=True)
+
+
+def _stacks_are_kept(state: State, job: Job) -> bool:
+    """Or there is no hope of them."""
+    since = job.frozen_at
+    return job.stacks_kept or since is None or state.steady - since >= STACKS_S
 
 
 def _cut_the_rest(state: State) -> Iterator[Action]:

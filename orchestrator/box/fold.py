@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.box.actions import Install, Listen, Poll, Prepare, Report, Sync
+from orchestrator.box.actions import Install, KeepStacks, Listen, Poll, Prepare, Report, Sync
 from orchestrator.box.decide import TRIES, backoff_s
 from orchestrator.box.inputs import InputMissing
 from orchestrator.box.install import NoGpu
@@ -28,6 +28,8 @@ def fold(state: State, outcome: Outcome, now: float) -> Job | None:
         state.remote |= outcome.value
     elif isinstance(action, Listen) and outcome.value is True:
         state.stop(state.deadlines.from_now(now))
+    elif isinstance(action, KeepStacks):
+        state.jobs[action.job].stacks_kept = True
     elif isinstance(action, Report) and action.phase == "off":
         state.off_reported = outcome.error is None
         state.off_tries += 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.box.scan import checkpoint_of
+from orchestrator.box.scan import OWN, checkpoint_of
 from orchestrator.box.spec import inside
 from orchestrator.box.store import Store, StoreDown
 
@@ -80,7 +80,7 @@ def restore(store: Store, job: str, job_dir: Path) -> int:
     if found is None:
         return 0
     for name, entry in found.files.items():
-        own = name in ("log.txt", "metrics.jsonl")
+        own = name in OWN
         _download(store, job, entry, (job_dir if own else job_dir / "work") / name)
     _order_checkpoints(job_dir / "work", found.files)
     return found.attempt

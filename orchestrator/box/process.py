@@ -50,6 +50,10 @@ class Place:
         return self.folder / "log.txt"
 
     @property
+    def stacks(self) -> Path:
+        return self.folder / "stacks.txt"
+
+    @property
     def pid_file(self) -> Path:
         return self.folder / "pid"
 
@@ -127,6 +131,11 @@ class Process:
             )
         self._place, self._group = place, self._popen.pid
         place.pid_file.write_text(json.dumps([self._group, started_ticks(self._group)]))
+
+    @property
+    def pid(self) -> int:
+        """Of its first process, which leads its session."""
+        return self._group
 
     def exit_code(self) -> int | None:
         """None while it runs; once it has ended, what it left behind is killed."""

@@ -28,6 +28,8 @@ class Progress:
     step: int | None = None
     max_steps: int | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
+    moves: int = 0
+    """How often the step became another; what is told again doesn't count."""
     _final: bool = False
     _offset: int = 0
     _inode: int = 0
@@ -66,7 +68,8 @@ class Progress:
             return
         if not isinstance(said, dict):
             return
-        self.step = _whole(said.get("step"), self.step)
+        before, self.step = self.step, _whole(said.get("step"), self.step)
+        self.moves += self.step != before
         self.max_steps = _whole(said.get("max_steps"), self.max_steps)
         final = said.get("kind") == "final"
         if final or not self._final:

@@ -21,7 +21,7 @@ from orchestrator.box.regular import open_regular
 
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 MARKER = "trainer_state.json"
-OWN = ("metrics.jsonl", "log.txt")
+OWN = ("metrics.jsonl", "log.txt", "stacks.txt")
 GROWING = (".jsonl", ".log")
 EVERYTHING = (".",)
 """As results: the whole work folder."""

@@ -52,6 +52,16 @@ class Job:
     told: str = ""
     """Why it got SIGTERM; empty while it hasn't."""
     killed: bool = False
+    pid: int = 0
+    moved_at: float = 0.0
+    """Steady seconds at its last new step, or at its process's start."""
+    frozen_at: float | None = None
+    """Steady seconds when it was found frozen; while its stacks are taken a step still spares it.
+    """
+    stacks_kept: bool = False
+    frozen: str = ""
+    """Why its process was ended as frozen; empty while it wasn't."""
+    frozen_stop_at: float = 0.0
     step: int | None = None
     max_steps: int | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -74,6 +84,23 @@ class Job:
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    def begins(self, steady: float) -> None:
+        """A new process of it starts."""
+        self.frozen, self.killed = "", False
+        self.moved(steady)
+
+    def moved(self, steady: float) -> None:
+        """It told a new step."""
+        self.moved_at, self.frozen_at, self.stacks_kept = steady, None, False
+
+    def stops(self, why: str, steady: float, *, frozen: bool, hard: bool) -> None:
+        """Its process gets a signal; the first reason of each kind stays."""
+        self.killed = hard
+        if not frozen:
+            self.told = self.told or why
+        elif not self.frozen:
+            self.frozen, self.frozen_stop_at = why, steady
 
     def take(self, status: dict[str, Any]) -> None:
         """Be what an earlier life of this job said it was."""
@@ -99,6 +126,8 @@ class State:
     remote: dict[str, str] = field(default_factory=dict)
     """Jobs of other boxes that ours wait for: state words, `waiting` until known."""
     busy: frozenset[str] = frozenset()
+    steady: float = 0.0
+    """Now, in steady seconds: by them a job is judged, as a wall clock may jump."""
     reported_at: float = 0.0
     polled_at: float = 0.0
     listened_at: float = 0.0

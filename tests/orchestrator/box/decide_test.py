@@ -146,9 +146,9 @@ def test_the_deadline_stops_the_running_job_once_and_cuts_the_waiting_ones() -> 
     state = box({"name": "a"}, {"name": "b"})
     job = running(state)
     state.reported_at = job.sync_began_at = DRAIN
-    assert Stop("a", hard=False) not in actions(state, DRAIN - 1)
+    assert actions(state, DRAIN - 1) == []
     assert actions(state, DRAIN) == [
-        Stop("a", hard=False),
+        Stop("a", hard=False, why="told to stop at the deadline"),
         Mark("b", "cut", "the deadline came before it started"),
     ]
     job.told = "told to stop"
@@ -173,12 +173,12 @@ def test_a_box_that_is_told_to_stop_drains_as_it_would_at_its_deadline() -> None
     job = running(state)
     state.stop(state.deadlines.from_now(T0))
     assert actions(state) == [
-        Stop("a", hard=False),
+        Stop("a", hard=False, why="told to stop"),
         Mark("b", "cut", "the box was told to stop before it started"),
     ]
     job.told = "told to stop"
     assert verdict(job, 0) == ("cut", "told to stop")
-    assert Stop("a", hard=True) in actions(state, T0 + (OFF - DRAIN) / 2)
+    assert Stop("a", hard=True, why="told to stop") in actions(state, T0 + (OFF - DRAIN) / 2)
     assert PowerOff() in actions(state, T0 + (OFF - DRAIN))
 
 
@@ -194,11 +194,11 @@ def test_a_deaf_job_is_killed_while_half_the_drain_is_left_for_the_flush() -> No
     job = running(state)
     state.reported_at = job.sync_began_at = DRAIN
     job.told = "told to stop"
-    half = (DRAIN + OFF) / 2
-    assert Stop("a", hard=True) not in actions(state, half - 1)
-    assert Stop("a", hard=True) in actions(state, half)
+    half, kill = (DRAIN + OFF) / 2, Stop("a", hard=True, why="told to stop at the deadline")
+    assert kill not in actions(state, half - 1)
+    assert kill in actions(state, half)
     job.killed = True
-    assert Stop("a", hard=True) not in actions(state, half)
+    assert kill not in actions(state, half)
 
 
 def test_a_box_whose_jobs_have_all_ended_says_so_and_powers_off() -> None:

@@ -1,0 +1,140 @@
+"""The agent's slow work with all that it needs, each piece ready for a lane beside the loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_UP, Decimal
+from pathlib import Path
+from typing import Any
+
+from orchestrator.box import work
+from orchestrator.box.actions import Install, KeepStacks, Listen, Poll, Prepare, Report, Sync
+from orchestrator.box.body import Body
+from orchestrator.box.deadline import Clock
+from orchestrator.box.install import install
+from orchestrator.box.process import Place
+from orchestrator.box.scan import EVERYTHING
+from orchestrator.box.state import ENDED, Job, State
+from orchestrator.box.sync import Round, Syncer
+
+log = logging.getLogger("gpurun")
+LANES = ("install", "fetch", "sync", "report", "listen", "stacks")
+Errand = Install | Prepare | Poll | Listen | Sync | Report | KeepStacks
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the agent has been told about its machine; `booted_at` in epoch seconds."""
+
+    root: Path
+    poweroff: tuple[str, ...]
+    wheels: Path | None
+    instance_id: str
+    booted_at: float
+
+
+class Errands:
+    """Makes an action into work for its lane. What the work reads is fixed when it's made."""
+
+    def __init__(self, state: State, host: Host, clock: Clock, body: Body) -> None:
+        self._state, self._host, self._clock, self._body = state, host, clock, body
+        spec = state.spec
+        self._store = body.store(spec, fast=False)
+        self._fast = body.store(spec, fast=True)
+        self._places = {name: Place(host.root, name) for name in state.jobs}
+        self._syncers = {
+            name: Syncer(self._store, spec.run, name, place.folder)
+            for name, place in self._places.items()
+        }
+        self._told: dict[str, dict[str, Any]] = {}
+
+    def heard(self, statuses: dict[str, Any]) -> None:
+        """The bucket has these statuses now; they needn't be told again."""
+        self._told |= statuses
+
+    def of(self, action: Errand, now: float) -> tuple[str, Callable[[], object]]:
+        """The lane of a slow action, and its work with everything it needs from the loop."""
+        host, state = self._host, self._state
+        if isinstance(action, Install):
+            pins = state.spec.pins[action.pins]
+            log.info("installing pins %s", action.pins)
+            return "install", lambda: install(host.root, pins, host.wheels)
+        if isinstance(action, Prepare):
+            job, here = state.jobs[action.job].spec, frozenset(state.jobs)
+            return "fetch", lambda: work.prepare(self._store, host.root, job, here)
+        if isinstance(action, Poll):
+            state.polled_at = now
+            names = [name for name, word in state.remote.items() if word not in ENDED]
+            return "fetch", lambda: work.poll(self._store, names)
+        if isinstance(action, Listen):
+            state.listened_at = now
+            return "listen", lambda: work.told_to_stop(self._fast, state.spec.box)
+        if isinstance(action, KeepStacks):
+            return "stacks", self._keep_stacks(state.jobs[action.job], now)
+        if isinstance(action, Sync):
+            return "sync", self._sync(state.jobs[action.job], action, now)
+        return "report", self._report(action, now)
+
+    def _keep_stacks(self, job: Job, now: float) -> Callable[[], object]:
+        place, pid = self._places[job.name], job.pid
+        job.frozen_at = self._state.steady
+        log.warning("%s: no new step for %s s: keeping its stacks", job.name, job.spec.stall_s)
+        return lambda: self._body.keep_stacks(place, pid, now)
+
+    def _sync(self, job: Job, action: Sync, now: float) -> Callable[[], object]:
+        job.sync_began_at, job.synced_checkpoints = now, job.checkpoints
+        spec = self._state.spec
+        round_ = Round(
+            attempt=job.attempt,
+            step=job.step,
+            final=action.final,
+            outcome=job.outcome,
+            status={**job.status(spec.box, now), "state": job.outcome},
+            results=EVERYTHING if job.keep_all else job.spec.results,
+            now=now,
+            quiet_s=min(2.0, spec.loss_bound_s / 4),
+            time_is_up=lambda: self._clock.now() > self._state.deadlines.flush_by,
+        )
+        return lambda: self._syncers[job.name].sync(round_)
+
+    def _report(self, action: Report, now: float) -> Callable[[], object]:
+        state, statuses = self._state, self._statuses(now)
+        state.reported_at = now
+        if action.log:
+            state.log_shipped_at = now
+        fresh = {name: status for name, status in statuses.items() if self._is_news(status)}
+        beat = self._heartbeat(action.phase, statuses, now)
+        console = self._host.root / "console.log" if action.log else None
+
+        def send() -> dict[str, dict[str, Any]]:
+            work.report(self._fast, state.spec.box, beat, fresh, console)
+            return fresh
+
+        return send
+
+    def _statuses(self, now: float) -> dict[str, dict[str, Any]]:
+        box = self._state.spec.box
+        return {name: job.status(box, now) for name, job in self._state.jobs.items()}
+
+    def _is_news(self, status: dict[str, Any]) -> bool:
+        told = self._told.get(status["job"])
+        return told is None or told | {"at": 0} != status | {"at": 0}
+
+    def _heartbeat(self, phase: str, jobs: dict[str, Any], now: float) -> dict[str, Any]:
+        spec, deadlines = self._state.spec, self._state.deadlines
+        hours = Decimal(str(round(max(0.0, now - self._host.booted_at), 3))) / 3600
+        usd = (spec.price_usd_per_hour * hours).quantize(Decimal("0.01"), ROUND_UP)
+        return {
+            "format": 1,
+            "at": now,
+            "box": spec.box,
+            "instance_id": self._host.instance_id,
+            "phase": phase,
+            "drain_at": deadlines.drain_at,
+            "poweroff_at": deadlines.poweroff_at,
+            "usd": str(usd),
+            "jobs": jobs,
+            "disk_free_bytes": self._body.disk_free(self._host.root),
+        }
