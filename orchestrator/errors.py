@@ -22,7 +22,8 @@ GpurunError
 ├── ApiError             21  AWS refused a call or doesn't answer; what exists is still tagged
 ├── RunDamaged           22  the run's record or log in the bucket can't be read
 ├── FolderError          23  a folder of this machine can't take what is to be written
-└── BudgetError          24  no such budget, or its cap would be below what it has let in
+├── BudgetError          24  no such budget, or its cap would be below what it has let in
+└── SecretError          25  a secret can't be read; nothing was created
 """
 
 from __future__ import annotations
@@ -174,3 +175,9 @@ class BudgetError(GpurunError):
     """A shared budget doesn't exist, can't be read, or can't have the cap that was asked for."""
 
     exit_code = 24
+
+
+class SecretError(GpurunError):
+    """A secret that the runbook names can't be read where it is said to be kept."""
+
+    exit_code = 25

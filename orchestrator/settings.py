@@ -49,6 +49,11 @@ def _first_of(*names: str) -> str | None:
     return next((value for name in names if (value := os.environ.get(name))), None)
 
 
+def variable(name: str) -> str | None:
+    """A variable of this machine's environment that a runbook names."""
+    return os.environ.get(name)
+
+
 class Settings(BaseModel):
     """Settings of one command: what isn't given is read from the environment.
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_logs.client import CloudWatchLogsClient
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_scheduler.client import EventBridgeSchedulerClient
+    from mypy_boto3_secretsmanager.client import SecretsManagerClient
     from mypy_boto3_service_quotas.client import ServiceQuotasClient
     from mypy_boto3_sqs.client import SQSClient
     from mypy_boto3_ssm.client import SSMClient
@@ -72,6 +73,10 @@ class Session:
     def client(
         self, service: Literal["scheduler"], *, fast: bool = False
     ) -> EventBridgeSchedulerClient: ...
+    @overload
+    def client(
+        self, service: Literal["secretsmanager"], *, fast: bool = False
+    ) -> SecretsManagerClient: ...
     @overload
     def client(
         self, service: Literal["service-quotas"], *, fast: bool = False
