@@ -36,7 +36,11 @@ class LaunchRequest:
     attempt: int
     """Counts from 1. An attempt whose instance has ended can't be launched again."""
     price_by_type: Mapping[str, Decimal]
-    """$/h, for the tag that tells what an instance costs."""
+    """On-demand $/h: the tag that tells what an instance costs at most, and a spot box's limit."""
+    spot: bool = False
+    quota_code: str = ""
+    """Counts the box's vCPUs; only told when it is used up."""
+    vcpus: int = 0
 
 
 def check_size(request: LaunchRequest) -> None:
@@ -63,6 +67,27 @@ def run_request(
     request: LaunchRequest, network: Network, instance_type: str, zone: str
 ) -> dict[str, Any]:
     """The parameters of RunInstances."""
+    parameters = _parameters(request, network, instance_type, zone)
+    if request.spot:
+        parameters["InstanceMarketOptions"] = _spot(request.price_by_type[instance_type])
+    return parameters
+
+
+def _spot(on_demand: Decimal) -> dict[str, Any]:
+    """One-time, so that nothing is launched behind our back; at most what was reserved for it."""
+    return {
+        "MarketType": "spot",
+        "SpotOptions": {
+            "SpotInstanceType": "one-time",
+            "InstanceInterruptionBehavior": "terminate",
+            "MaxPrice": f"{on_demand:f}",
+        },
+    }
+
+
+def _parameters(
+    request: LaunchRequest, network: Network, instance_type: str, zone: str
+) -> dict[str, Any]:
     return {
         "ImageId": request.ami.id,
         "InstanceType": instance_type,
@@ -80,6 +105,7 @@ def run_request(
             "HttpPutResponseHopLimit": 1,
             "InstanceMetadataTags": "enabled",
         },
+        **_burst(request),
         "BlockDeviceMappings": [_root(request)],
         "NetworkInterfaces": [
             {
@@ -101,6 +127,11 @@ def run_request(
             price_per_hour=str(request.price_by_type[instance_type]),
         ),
     }
+
+
+def _burst(request: LaunchRequest) -> dict[str, Any]:
+    credits_of = request.cpu_credits
+    return {"CreditSpecification": {"CpuCredits": credits_of}} if credits_of else {}
 
 
 def _root(request: LaunchRequest) -> dict[str, Any]:
