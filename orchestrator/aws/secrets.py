@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws import tags as tag
-from orchestrator.aws.refusals import AUTH, boundary, code, is_missing, text
+from orchestrator.aws.refusals import boundary, code, is_missing, text
 from orchestrator.aws.removal import remove
 from orchestrator.aws.tags import PREFIX, RunTags, as_map, checked, parse_time
 from orchestrator.errors import SecretError
@@ -25,6 +25,8 @@ ENV = "env"
 ROOT = f"/{PREFIX}/"
 # What SSM keeps for nothing: a standard parameter.
 MOST_BYTES = 4096
+# Of SSM and Secrets Manager, and what both say when the key may not be used.
+_NOT_FOR_US = ("AccessDenied", "InvalidKeyId", "KMS")
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def env_value(name: str, variable: Callable[[str], str | None]) -> str:
             f"secrets.{name}: the variable isn't set here, or is empty; nothing was created",
             hint=f"Set it first (read -rs {name}; export {name}), or name another source.",
         )
-    if size > MOST_BYTES or not value.isprintable() and _is_binary(value):
+    if size > MOST_BYTES or not _is_text(value):
         raise SecretError(
             f"secrets.{name}: {size} bytes that SSM can't hold; nothing was created",
             hint=f"Up to {MOST_BYTES} bytes of text fit; keep it in Secrets Manager instead.",
@@ -112,8 +114,9 @@ def env_value(name: str, variable: Callable[[str], str | None]) -> str:
     return value
 
 
-def _is_binary(value: str) -> bool:
-    return any(ord(each) in range(0xD800, 0xE000) or each == "\0" for each in value)
+def _is_text(value: str) -> bool:
+    """The environment of a job, too, holds no other."""
+    return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in value)
 
 
 def _check_parameter(session: Session, name: str, key: str) -> None:
@@ -140,14 +143,14 @@ def _check_secret(session: Session, name: str, key: str) -> None:
 
 
 def _unreadable(error: Exception, name: str, at: str, session: Session, action: str) -> Exception:
-    if not code(error) or code(error) in AUTH:
-        return error
     where = f"in {session.region} of {session.account}"
     if is_missing(error):
         return SecretError(
             f"secrets.{name}: there is no {at} {where}; nothing was created",
             hint="Make it there, or name another source in the runbook.",
         )
+    if not code(error).startswith(_NOT_FOR_US):
+        return error
     return SecretError(
         f"secrets.{name}: {at} {where} can't be read ({code(error)}: {text(error)}); "
         "nothing was created",
