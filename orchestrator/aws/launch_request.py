@@ -41,6 +41,8 @@ class LaunchRequest:
     quota_code: str = ""
     """Counts the box's vCPUs; only told when it is used up."""
     vcpus: int = 0
+    cpu_credits: str | None = None
+    """Of burstable types: `standard` never costs more than the price, `unlimited` may."""
 
 
 def check_size(request: LaunchRequest) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -83,8 +83,16 @@ def look(session: Session, where: Iterable[str] | None = None) -> Sight:
     return Sight(seen, unseen)
 
 
-def sweep(session: Session, now: datetime, where: Iterable[str] | None = None) -> Swept:
+def sweep(
+    session: Session,
+    now: datetime,
+    where: Iterable[str] | None = None,
+    *,
+    only: Container[str] | None = None,
+) -> Swept:
     """Tear down each run that is past its expiry; runs that go on are not touched.
+
+    With `only`, runs that aren't in it count as going on.
 
     Raises:
         CredentialsError: none, or refused.
@@ -92,7 +100,7 @@ def sweep(session: Session, now: datetime, where: Iterable[str] | None = None) -
     """
     sight = look(session, where)
     everything = [item for items in sight.by_region.values() for item in items]
-    over = expired(everything, now)
+    over = [run for run in expired(everything, now) if only is None or run in only]
     left: list[Leftover] = []
     for region, items in sight.by_region.items():
         for run_id in sorted({item.run for item in items} & set(over)):
