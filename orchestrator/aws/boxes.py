@@ -1,6 +1,8 @@
 """Launching a box: never two of one, in any zone or fallback type that has room.
 
-A refusal is read by its code: full here, full by quota, not known yet, or cured by nothing.
+What a refusal means is decided by `refusals.classify` alone: full here, full by quota, not known
+yet, or cured by nothing. The caller writes each try down before it is made, and after a crash the
+last one is made again first: its answer may have got lost, and its ClientToken finds its instance.
 """
 
 from __future__ import annotations
@@ -16,24 +18,29 @@ from orchestrator.aws.instances import (
 )
 from orchestrator.aws.launch_request import LaunchRequest, check_size, client_token, run_request
 from orchestrator.aws.network import Network
+from orchestrator.aws.quotas import vcpu_use
 from orchestrator.aws.refusals import (
-    AUTH,
-    CAPACITY,
-    QUOTA,
+    Refusal,
     boundary,
+    classify,
     code,
+    is_not_known_yet,
     is_unanswered,
     text,
 )
 from orchestrator.aws.waits import PROPAGATION_S
-from orchestrator.errors import CapacityError, LaunchError, QuotaError
+from orchestrator.errors import CapacityError, GpurunError, LaunchError, QuotaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from orchestrator.aws.session import Session
 
 __all__ = [
     "BoxRecord",
     "LaunchRequest",
+    "Place",
+    "UsedUp",
     "client_token",
     "find_boxes",
     "launch",
@@ -43,16 +50,42 @@ __all__ = [
 ]
 
 
+Place = tuple[str, str]
+"""Instance type and zone."""
+
+# Refusals that mean the same to every caller; the others are a launch that can't be.
+_AS_THEY_ARE = (
+    Refusal.AUTH,
+    Refusal.CAPACITY,
+    Refusal.QUOTA,
+    Refusal.THROTTLED,
+    Refusal.UNANSWERED,
+)
+
+
+class UsedUp(LaunchError):
+    """This attempt was launched before and has ended: the next one may be launched."""
+
+
 @boundary()
-def launch(session: Session, request: LaunchRequest, network: Network) -> BoxRecord:
+def launch(
+    session: Session,
+    request: LaunchRequest,
+    network: Network,
+    *,
+    last_try: Place | None = None,
+    before: Callable[[str, str], None] = lambda *_: None,
+) -> BoxRecord:
     """The box's instance: the one that lives already, or a new one.
 
-    Tries every zone for the first type, then for each fallback. Fresh roles, keys and subnets
-    that EC2 doesn't know yet are waited for, a minute at most.
+    Tries every zone for the first type, then for each fallback; `before` is told type and zone of
+    each try. `last_try` is where an earlier controller tried last. Fresh roles, keys and subnets
+    that EC2 doesn't know yet, and a throttle, are waited for, a minute at most.
 
     Raises:
         CapacityError: no zone has any of the types now.
         QuotaError: the account may not run any of the types on top of what it runs.
+        UsedUp: this attempt has ended already.
         LaunchError: EC2 refuses for a reason that another zone can't cure.
         ApiError: no answer; call again, the same attempt yields the same instance.
     """
@@ -60,7 +93,13 @@ def launch(session: Session, request: LaunchRequest, network: Network) -> BoxRec
     present = _alive(session, request)
     if present:
         return _only_one(session, present)
-    return _first_with_room(session, request, network)
+    return _first_with_room(session, request, network, _places(request, network, last_try), before)
+
+
+def _places(request: LaunchRequest, network: Network, last_try: Place | None) -> list[Place]:
+    """Every type in every zone, in the order of the plan but for the last try."""
+    places = [(kind, zone) for kind in request.instance_types for zone in network.subnets]
+    return sorted(places, key=lambda place: place != last_try)
 
 
 def _alive(session: Session, request: LaunchRequest) -> list[BoxRecord]:
@@ -68,23 +107,32 @@ def _alive(session: Session, request: LaunchRequest) -> list[BoxRecord]:
     return [record for record in found if record.alive]
 
 
-def _first_with_room(session: Session, request: LaunchRequest, network: Network) -> BoxRecord:
+def _first_with_room(
+    session: Session,
+    request: LaunchRequest,
+    network: Network,
+    places: list[Place],
+    before: Callable[[str, str], None],
+) -> BoxRecord:
     full: list[str] = []
-    over_quota: list[str] = []
-    for instance_type in request.instance_types:
-        for zone in network.subnets:
-            try:
-                made = _run(session, request, network, instance_type, zone)
-            except Exception as error:
-                if code(error) in CAPACITY:
-                    full.append(f"{instance_type} in {zone}: {text(error)}")
-                    continue
-                if code(error) in QUOTA:
-                    over_quota.append(f"{instance_type}: {text(error)}")
-                    break
+    over_quota: dict[str, str] = {}
+    for instance_type, zone in places:
+        if instance_type in over_quota:
+            continue
+        before(instance_type, zone)
+        try:
+            made = _run(session, request, network, instance_type, zone)
+        except Exception as error:
+            refusal = classify(error)
+            if refusal is Refusal.CAPACITY:
+                full.append(f"{instance_type} in {zone}: {text(error)}")
+            elif refusal is Refusal.QUOTA:
+                over_quota[instance_type] = f"{code(error)}: {text(error)}"
+            else:
                 raise
+        else:
             return _only_one(session, [made, *_alive(session, request)])
-    raise _no_room(request, full, over_quota)
+    raise _no_room(session, request, full, over_quota)
 
 
 def _run(
@@ -95,15 +143,16 @@ def _run(
     try:
         answer = session.patience.retry(
             lambda: ec2.run_instances(**parameters),
-            when=lambda error: is_unanswered(error) or _not_known_yet(error),
+            when=lambda error: is_unanswered(error) or is_not_known_yet(error),
             timeout_s=PROPAGATION_S,
         )
     except Exception as error:
-        if code(error) == "IdempotentParameterMismatch":
+        refusal = classify(error)
+        if refusal is Refusal.USED_TOKEN:
             return _launched_before(session, request)
-        if code(error) == "IdempotentInstanceTerminated":
+        if refusal is Refusal.ENDED_TOKEN:
             raise _used_up(request) from error
-        if not code(error) or is_unanswered(error) or code(error) in AUTH | CAPACITY | QUOTA:
+        if not code(error) or refusal in _AS_THEY_ARE:
             raise
         raise _refused(request, error) from error
     made = record_of(answer["Instances"][0])
@@ -130,35 +179,37 @@ def _only_one(session: Session, found: list[BoxRecord]) -> BoxRecord:
     return oldest_first[0]
 
 
-def _not_known_yet(error: Exception) -> bool:
-    """Something that this run has just made; an unknown image is not among that."""
-    if code(error) == "InvalidParameterValue":
-        return "iam instance profile" in text(error).lower()
-    return code(error) in (
-        "InvalidGroup.NotFound",
-        "InvalidKeyPair.NotFound",
-        "InvalidSubnetID.NotFound",
-        "NoSuchEntity",
-    )
-
-
 def _no_room(
-    request: LaunchRequest, full: list[str], over_quota: list[str]
+    session: Session, request: LaunchRequest, full: list[str], over_quota: dict[str, str]
 ) -> CapacityError | QuotaError:
-    tried = "\n".join(f"    {line}" for line in (*full, *over_quota))
+    lines = [*full, *(f"{kind}: {said}" for kind, said in over_quota.items())]
+    tried = "\n".join(f"    {line}" for line in lines)
     if over_quota and not full:
+        need = _need(session, request)
         return QuotaError(
-            f"The account's quota has no room for {request.box}:\n{tried}",
+            f"The account's quota has no room for {request.box}{need}:\n{tried}",
             hint="Ask AWS for more vCPUs (Service Quotas, EC2), or end what else runs there.",
         )
     return CapacityError(
-        f"No room for {request.box} now:\n{tried}",
+        f"No room for {request.box} in {session.region} now:\n{tried}",
         hint="Try later, add `fallbacks` to the box, or choose another region.",
     )
 
 
-def _used_up(request: LaunchRequest) -> LaunchError:
-    return LaunchError(
+def _need(session: Session, request: LaunchRequest) -> str:
+    """What is needed and what there is, as far as it can be found out."""
+    if not request.quota_code:
+        return ""
+    need = f", which needs {request.vcpus} vCPUs of {request.quota_code}"
+    try:
+        use = vcpu_use(session, request.quota_code)
+    except GpurunError:
+        return need
+    return f"{need} ({use.limit} allowed, {use.used} in use)" if use else need
+
+
+def _used_up(request: LaunchRequest) -> UsedUp:
+    return UsedUp(
         f"Attempt {request.attempt} of {request.box} was launched before and has ended",
         hint="Launch it as the next attempt.",
     )

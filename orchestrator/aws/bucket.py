@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from boto3.s3.transfer import TransferConfig
 
 from orchestrator.aws.bucket_rules import apply_rules
-from orchestrator.aws.refusals import DENIED, boundary, code, is_missing
+from orchestrator.aws.refusals import Refusal, boundary, classify, code, is_missing
 from orchestrator.aws.tags import PREFIX, checked
 from orchestrator.aws.waits import PROPAGATION_S
 from orchestrator.errors import BucketError, RunNotFound
@@ -204,7 +204,7 @@ def _is_ours(bucket: Bucket) -> bool:
     except Exception as error:
         if is_missing(error):
             return False
-        if code(error) in DENIED or code(error) in ("301", "PermanentRedirect"):
+        if classify(error) is Refusal.DENIED or code(error) in ("301", "PermanentRedirect"):
             raise _foreign(bucket) from error
         raise
     if bucket.name not in _own_names(session, bucket.name):

@@ -1,4 +1,4 @@
-"""What a refused AWS call means, by its code: gone, in use, no capacity, no quota, not allowed.
+"""What a refused AWS call means: read once, by its code, and the same everywhere.
 
 Codes are AWS's own words; `boundary` turns what is left over into this project's errors, so that
 nothing above this package ever sees a botocore exception. "Not allowed to see" is never "gone".
@@ -12,72 +12,33 @@ from contextlib import contextmanager
 from boto3.exceptions import Boto3Error
 from botocore import exceptions as sdk
 
-from orchestrator.errors import ApiError, CloudError, CredentialsError
+from orchestrator.aws.codes import CODES, Refusal
+from orchestrator.errors import ApiError, CloudError, CredentialsError, GpurunError, QuotaError
 
-CAPACITY = frozenset(
-    {
-        "InsufficientInstanceCapacity",
-        "InsufficientHostCapacity",
-        "InsufficientReservedInstanceCapacity",
-        "Unsupported",
-        "InstanceTypeNotSupported",
-    }
-)
-QUOTA = frozenset({"VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded"})
-AUTH = frozenset(
-    {
-        "AuthFailure",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "InvalidAccessKeyId",
-        "InvalidClientTokenId",
-        "InvalidToken",
-        "RequestExpired",
-        "SignatureDoesNotMatch",
-        "TokenRefreshRequired",
-        "UnrecognizedClientException",
-    }
-)
-DENIED = frozenset({"403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
-IN_USE = frozenset(
-    {
-        "DependencyViolation",
-        "InvalidNetworkInterface.InUse",
-        "VolumeInUse",
-        "IncorrectState",
-        "DeleteConflict",
-        "ConcurrentModification",
-        "ResourceInUse",
-    }
-)
-TRANSIENT = frozenset(
-    {
-        "InternalError",
-        "InternalFailure",
-        "PriorRequestNotComplete",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-        "Unavailable",
-    }
-)
-GONE = frozenset(
-    {
-        "404",
-        "Gateway.NotAttached",
-        "NoSuchBucket",
-        "NoSuchEntity",
-        "NoSuchKey",
-        "ParameterNotFound",
-        "ResourceNotFoundException",
-    }
-)
+__all__ = [
+    "Refusal",
+    "boundary",
+    "classify",
+    "code",
+    "is_in_use",
+    "is_missing",
+    "is_not_known_yet",
+    "is_unanswered",
+    "missing_is_fine",
+    "text",
+]
 
+_BY_CODE = {code: refusal for refusal, codes in CODES.items() for code in codes}
+# What a run has made right before it launches; an image isn't, so that one is missing for good.
+_JUST_MADE = frozenset(
+    {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound", "InvalidSubnetID.NotFound"}
+    | {"NoSuchEntity"}
+)
+_BUSY_STATUS = (500, 502, 503, 504)
+_CLOCK = frozenset(
+    {"InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed"}
+    | {"SignatureDoesNotMatch"}
+)
 _NO_CREDENTIALS = (
     sdk.NoCredentialsError,
     sdk.PartialCredentialsError,
@@ -88,6 +49,42 @@ _NO_CREDENTIALS = (
     sdk.ConfigParseError,
 )
 _UNANSWERED = (sdk.HTTPClientError, sdk.ConnectionError)
+
+
+def classify(error: BaseException) -> Refusal:
+    """What a failed call means. Pure; anything unheard of is OTHER."""
+    if isinstance(error, _NO_CREDENTIALS):
+        return Refusal.AUTH
+    if isinstance(error, _UNANSWERED):
+        return Refusal.UNANSWERED
+    if isinstance(error, sdk.ParamValidationError):
+        return Refusal.MALFORMED
+    if not isinstance(error, sdk.ClientError):
+        return Refusal.OTHER
+    return Refusal.NOT_KNOWN_YET if _is_not_known_yet(error) else _by_code(error)
+
+
+def _by_code(error: sdk.ClientError) -> Refusal:
+    word = code(error)
+    if word in _BY_CODE:
+        return _BY_CODE[word]
+    if word.endswith(".NotFound"):
+        return Refusal.MISSING
+    if word.endswith((".Malformed", ".Duplicate")):
+        return Refusal.MALFORMED
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if status == 429:
+        return Refusal.THROTTLED
+    return Refusal.UNANSWERED if status in _BUSY_STATUS else Refusal.OTHER
+
+
+def _is_not_known_yet(error: sdk.ClientError) -> bool:
+    """The same codes are final elsewhere; and two services say it in their text alone."""
+    word, said = code(error), text(error).lower()
+    if error.operation_name == "RunInstances":
+        profile = word == "InvalidParameterValue" and "iam instance profile" in said
+        return profile or word in _JUST_MADE
+    return word == "ValidationException" and "assume the role" in said
 
 
 def code(error: BaseException) -> str:
@@ -106,22 +103,22 @@ def text(error: BaseException) -> str:
 
 def is_missing(error: BaseException) -> bool:
     """The thing named isn't there: success for a deletion, "not seen yet" right after creation."""
-    return code(error).endswith(".NotFound") or code(error) in GONE
+    return isinstance(error, sdk.ClientError) and _by_code(error) is Refusal.MISSING
 
 
 def is_in_use(error: BaseException) -> bool:
     """A deletion that will succeed once something else is gone."""
-    return code(error) in IN_USE
+    return classify(error) is Refusal.IN_USE
 
 
 def is_unanswered(error: BaseException) -> bool:
     """No answer, or one that says to ask again: the call may or may not have had its effect."""
-    if isinstance(error, _UNANSWERED):
-        return True
-    if not isinstance(error, sdk.ClientError) or code(error) in CAPACITY:
-        return False
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return code(error) in TRANSIENT or status in (429, 500, 502, 503, 504)
+    return classify(error) in (Refusal.UNANSWERED, Refusal.THROTTLED)
+
+
+def is_not_known_yet(error: BaseException) -> bool:
+    """Ask again: what it names exists, and will be known in some seconds."""
+    return classify(error) is Refusal.NOT_KNOWN_YET
 
 
 @contextmanager
@@ -173,17 +170,25 @@ def _unanswered(error: Exception) -> ApiError | CloudError:
     )
 
 
-def _refused(error: sdk.ClientError) -> CredentialsError | ApiError:
+def _refused(error: sdk.ClientError) -> GpurunError:
     what = f"{error.operation_name}: {code(error)}: {text(error)}"
-    if code(error) in AUTH:
+    refusal = classify(error)
+    if refusal is Refusal.AUTH:
+        clock = "Set this machine's clock right, or renew them" if code(error) in _CLOCK else ""
         return CredentialsError(
             f"AWS refused the credentials ({what})",
-            hint="Renew them (AWS_PROFILE, `aws sso login`) and type the command again.",
+            hint=f"{clock or 'Renew them'} (AWS_PROFILE, `aws sso login`) and type the command "
+            "again.",
         )
-    if code(error) in DENIED:
+    if refusal is Refusal.DENIED:
         return ApiError(
             f"These credentials may not do this ({what})",
             hint="Ask the account's owner for the permission named above.",
+        )
+    if refusal is Refusal.QUOTA:
+        return QuotaError(
+            f"The account's quota is used up ({what})",
+            hint="Ask AWS for more (Service Quotas), or remove what you no longer need.",
         )
     return ApiError(
         f"AWS refused a call ({what})",

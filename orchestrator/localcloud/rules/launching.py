@@ -17,6 +17,7 @@ from werkzeug.exceptions import HTTPException
 from orchestrator.localcloud.rules.patches import Patches
 from orchestrator.localcloud.rules.settings import (
     G_AND_VT_ON_DEMAND,
+    G_AND_VT_SPOT,
     P_ON_DEMAND,
     STANDARD_ON_DEMAND,
     StrictRules,
@@ -131,7 +132,8 @@ def _backend(stock: Any, rules: StrictRules) -> Any:
         rules.life.check_launch(self, k["instance_type"], raw)
         zone = _zone(self, k)
         wanted = max(count, self.__dict__.pop("strict_max_count", count))
-        granted = _grant(self, rules, k["instance_type"], zone, at_least=count, wanted=wanted)
+        kind = (k["instance_type"], bool(k.get("instance_market_options")))
+        granted = _grant(self, rules, kind, zone, at_least=count, wanted=wanted)
         reservation = stock(self, image_id, granted, user_data, *a, **k)
         for instance in reservation.instances:
             rules.life.launched(instance)
@@ -171,9 +173,19 @@ def _zone(backend: Any, k: dict[str, Any]) -> str:
 
 
 def _grant(
-    backend: Any, rules: StrictRules, instance_type: str, zone: str, *, at_least: int, wanted: int
+    backend: Any,
+    rules: StrictRules,
+    kind: tuple[str, bool],
+    zone: str,
+    *,
+    at_least: int,
+    wanted: int,
 ) -> int:
-    """How many instances of `wanted` may start now; raises when fewer than `at_least`."""
+    """How many instances of `wanted` may start now; raises when fewer than `at_least`.
+
+    `kind`: instance type, and whether it is spot.
+    """
+    instance_type, spot = kind
     offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(backend.region_name, [])
     if not any(o["InstanceType"] == instance_type and o["Location"] == zone for o in offered):
         raise EC2ClientError(
@@ -182,16 +194,13 @@ def _grant(
             f"Availability Zone ({zone}).",
         )
     alive = [i for i in backend.all_instances() if i._state.name in ("pending", "running")]
-    code, vcpus = quota_of(instance_type)
+    code, vcpus = quota_of(instance_type, spot=spot)
     limit = rules.vcpu_limits.get(code, 0)
-    used = sum(quota_of(i.instance_type)[1] for i in alive if quota_of(i.instance_type)[0] == code)
+    counted = [quota_of(i.instance_type, spot=i.lifecycle == "spot") for i in alive]
+    used = sum(size for of, size in counted if of == code)
     under_quota = max(0, (limit - used) // vcpus)
     if under_quota < at_least:
-        raise EC2ClientError(
-            "VcpuLimitExceeded",
-            f"You have requested more vCPU capacity than your current vCPU limit of {limit} "
-            "allows for the instance bucket that the specified instance type belongs to.",
-        )
+        raise _over_quota(limit, spot=spot)
     here = sum(i.instance_type == instance_type and i.placement.zone == zone for i in alive)
     room = rules.capacity.get((instance_type, zone), here + wanted) - here
     if room < at_least:
@@ -202,9 +211,19 @@ def _grant(
     return int(min(wanted, under_quota, room))
 
 
-def quota_of(instance_type: str) -> tuple[str, int]:
-    """The on-demand quota code that counts this type, and its vCPUs."""
+def _over_quota(limit: int, *, spot: bool) -> EC2ClientError:
+    if spot:
+        return EC2ClientError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+    return EC2ClientError(
+        "VcpuLimitExceeded",
+        f"You have requested more vCPU capacity than your current vCPU limit of {limit} "
+        "allows for the instance bucket that the specified instance type belongs to.",
+    )
+
+
+def quota_of(instance_type: str, *, spot: bool = False) -> tuple[str, int]:
+    """The quota code that counts this type, and its vCPUs; spot P and standard aren't known."""
     vcpus = int(INSTANCE_TYPES[instance_type]["VCpuInfo"]["DefaultVCpus"])
     if instance_type.startswith(("g", "vt")):
-        return G_AND_VT_ON_DEMAND, vcpus
+        return (G_AND_VT_SPOT if spot else G_AND_VT_ON_DEMAND), vcpus
     return (P_ON_DEMAND if instance_type.startswith("p") else STANDARD_ON_DEMAND), vcpus

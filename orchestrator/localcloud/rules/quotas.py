@@ -9,6 +9,7 @@ from moto.servicequotas.models import ServiceQuotasBackend
 from orchestrator.localcloud.rules.patches import Patches
 from orchestrator.localcloud.rules.settings import (
     G_AND_VT_ON_DEMAND,
+    G_AND_VT_SPOT,
     P_ON_DEMAND,
     STANDARD_ON_DEMAND,
     StrictRules,
@@ -16,6 +17,7 @@ from orchestrator.localcloud.rules.settings import (
 
 NAMES = {
     G_AND_VT_ON_DEMAND: "Running On-Demand G and VT instances",
+    G_AND_VT_SPOT: "All G and VT Spot Instance Requests",
     P_ON_DEMAND: "Running On-Demand P instances",
     STANDARD_ON_DEMAND: "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
 }

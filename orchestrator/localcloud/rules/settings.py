@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 G_AND_VT_ON_DEMAND = "L-DB2E81BA"
+G_AND_VT_SPOT = "L-3819A6DF"
 STANDARD_ON_DEMAND = "L-1216C47A"
 P_ON_DEMAND = "L-417A185B"
 STATE_CODES = {
@@ -48,16 +49,21 @@ class StrictRules:
     """Age an instance profile must have before EC2 knows it."""
     role_delay_s: float = 0.0
     """Age a role must have before EventBridge Scheduler can assume it."""
+    queue_linger_s: float = 0.0
+    """How long a deleted queue is still listed."""
+    endpoint_linger_s: float = 0.0
+    """How long a deleted VPC endpoint is still `deleting`."""
     boot_s: float = 0.0
     shutdown_s: float = 0.0
     vcpu_limits: dict[str, int] = field(
         default_factory=lambda: {
             G_AND_VT_ON_DEMAND: 256,
+            G_AND_VT_SPOT: 256,
             STANDARD_ON_DEMAND: 256,
             P_ON_DEMAND: 0,
         }
     )
-    """vCPUs of running on-demand instances that each quota code allows, in every region."""
+    """vCPUs of running instances that each quota code allows, in every region."""
     capacity: dict[tuple[str, str], int] = field(default_factory=dict)
     """(instance type, zone) -> instances alive at once; absent means plenty."""
     life: InstanceLife = field(init=False)

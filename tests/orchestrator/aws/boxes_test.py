@@ -14,6 +14,7 @@ from botocore.exceptions import ConnectionClosedError
 from orchestrator.aws.boxes import (
     client_token,
     find_boxes,
+    launch,
     run_request,
     terminate,
     wait_terminated,
@@ -248,6 +249,82 @@ def test_a_quota_that_is_full_is_told_from_a_zone_that_is_full(
     with pytest.raises(QuotaError, match="quota has no room for l4"):
         stack.launch()
     assert len(launches.calls) == 1
+
+
+def test_a_full_quota_says_what_is_needed_and_what_there_is(
+    stack: Stack, rules: StrictRules
+) -> None:
+    rules.vcpu_limits["L-DB2E81BA"] = 24
+    stack.launch("first")
+    with pytest.raises(QuotaError, match=r"16 vCPUs of L-DB2E81BA \(24 allowed, 16 in use\)"):
+        stack.launch("second", quota_code="L-DB2E81BA", vcpus=16)
+
+
+def test_a_spot_box_is_asked_for_once_and_at_most_at_the_on_demand_price(
+    stack: Stack, record: Callable[[Any, str], Recorder]
+) -> None:
+    launches = record("ec2", "RunInstances")
+    box = stack.launch(spot=True)
+    assert launches.calls[0]["InstanceMarketOptions"] == {
+        "MarketType": "spot",
+        "SpotOptions": {
+            "SpotInstanceType": "one-time",
+            "InstanceInterruptionBehavior": "terminate",
+            "MaxPrice": "1.3232",
+        },
+    }
+    assert instance(stack, box.instance_id)["InstanceLifecycle"] == "spot"
+
+
+def test_a_spot_box_counts_for_the_spot_quota_alone(stack: Stack, rules: StrictRules) -> None:
+    rules.vcpu_limits |= {"L-DB2E81BA": 0, "L-3819A6DF": 16}
+    assert stack.launch("one", spot=True).alive
+    with pytest.raises(QuotaError, match="MaxSpotInstanceCountExceeded"):
+        stack.launch("two", spot=True)
+
+
+def test_each_try_is_told_before_it_is_made(stack: Stack, rules: StrictRules) -> None:
+    rules.capacity[L4, "us-east-1a"] = 0
+    tries: list[tuple[str, str]] = []
+    request = stack.request()
+    launch(stack.session, request, stack.net, before=lambda *place: tries.append(place))
+    assert tries == [(L4, "us-east-1a"), (L4, "us-east-1b")]
+
+
+def test_a_lost_answer_in_a_later_zone_is_asked_for_there_first(
+    stack: Stack, rules: StrictRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first zone was full; its answer from the second got lost, and reads are late."""
+    rules.capacity[L4, "us-east-1a"] = 0
+    first = stack.launch()
+    rules.capacity.clear()
+    monkeypatch.setattr("orchestrator.aws.boxes.find_boxes", lambda *_: [])
+    again = launch(stack.session, stack.request(), stack.net, last_try=(L4, "us-east-1b"))
+    assert again.instance_id == first.instance_id
+    monkeypatch.undo()
+    assert len(find_boxes(stack.session, RUN)) == 1
+
+
+@pytest.mark.parametrize("code", ["RequestLimitExceeded", "Throttling"])
+def test_a_throttle_is_waited_out_within_a_minute(
+    stack: Stack, clock: FakeClock, record: Callable[[Any, str], Recorder], code: str
+) -> None:
+    launches = record("ec2", "RunInstances")
+    events = stack.session.client("ec2", fast=True).meta.events
+
+    def throttle(http_response: Any, parsed: Any, **_: Any) -> None:
+        parsed["Error"] = {"Code": code, "Message": "slower"}
+        http_response.status_code = 503
+
+    events.register("after-call.ec2.RunInstances", throttle)
+    before = clock.waited_s
+    try:
+        with pytest.raises(ApiError, match=code):
+            stack.launch()
+    finally:
+        events.unregister("after-call.ec2.RunInstances", throttle)
+    assert 3 < len(launches.calls) < 20
+    assert clock.waited_s - before <= 61
 
 
 def test_a_smaller_fallback_may_fit_the_quota(stack: Stack, rules: StrictRules) -> None:

@@ -5,19 +5,112 @@ from __future__ import annotations
 import pytest
 from botocore import exceptions as sdk
 
-from orchestrator.aws.refusals import boundary, is_missing, is_unanswered
+from orchestrator.aws.codes import CODES
+from orchestrator.aws.refusals import (
+    Refusal,
+    boundary,
+    classify,
+    is_missing,
+    is_not_known_yet,
+    is_unanswered,
+)
 from orchestrator.aws.tags import RunTags, as_map, named, parse_time
-from orchestrator.errors import ApiError, CloudError, CredentialsError, GpurunError, RunNotFound
+from orchestrator.errors import (
+    ApiError,
+    CloudError,
+    CredentialsError,
+    GpurunError,
+    QuotaError,
+    RunNotFound,
+)
 
 from .account import RUN, FakeClock
 
 
-def refusal(code: str, status: int = 400) -> sdk.ClientError:
+def refusal(
+    code: str, status: int = 400, call: str = "SomeCall", why: str = "because"
+) -> sdk.ClientError:
     answer = {
-        "Error": {"Code": code, "Message": "because"},
+        "Error": {"Code": code, "Message": why},
         "ResponseMetadata": {"HTTPStatusCode": status},
     }
-    return sdk.ClientError(answer, "SomeCall")  # type: ignore[arg-type]
+    return sdk.ClientError(answer, call)  # type: ignore[arg-type]
+
+
+PROFILE = (
+    "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+)
+ROLE = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role."
+
+
+@pytest.mark.parametrize(
+    "error,expected",
+    [
+        (refusal("InsufficientInstanceCapacity", 500), Refusal.CAPACITY),
+        (refusal("Unsupported"), Refusal.CAPACITY),
+        (refusal("SpotMaxPriceTooLow"), Refusal.CAPACITY),
+        (refusal("VcpuLimitExceeded"), Refusal.QUOTA),
+        (refusal("MaxSpotInstanceCountExceeded"), Refusal.QUOTA),
+        (refusal("VpcLimitExceeded"), Refusal.QUOTA),
+        (refusal("ExpiredToken"), Refusal.AUTH),
+        (refusal("RequestExpired"), Refusal.AUTH),
+        (refusal("RequestTimeTooSkewed", 403), Refusal.AUTH),
+        (refusal("AuthFailure", 401), Refusal.AUTH),
+        (sdk.NoCredentialsError(), Refusal.AUTH),
+        (refusal("UnauthorizedOperation", 403), Refusal.DENIED),
+        (refusal("AccessDenied", 403), Refusal.DENIED),
+        (refusal("RequestLimitExceeded", 503), Refusal.THROTTLED),
+        (refusal("SlowDown", 503), Refusal.THROTTLED),
+        (refusal("SomethingNew", 429), Refusal.THROTTLED),
+        (refusal("InternalError", 500), Refusal.UNANSWERED),
+        (refusal("SomethingNew", 502), Refusal.UNANSWERED),
+        (sdk.ReadTimeoutError(endpoint_url="https://ec2"), Refusal.UNANSWERED),
+        (sdk.ConnectionClosedError(endpoint_url="https://ec2"), Refusal.UNANSWERED),
+        (refusal("InvalidVpcID.NotFound"), Refusal.MISSING),
+        (refusal("NoSuchKey", 404), Refusal.MISSING),
+        (refusal("InvalidGroup.NotFound"), Refusal.MISSING),
+        (refusal("InvalidGroup.NotFound", call="RunInstances"), Refusal.NOT_KNOWN_YET),
+        (refusal("NoSuchEntity", call="RunInstances"), Refusal.NOT_KNOWN_YET),
+        (refusal("InvalidAMIID.NotFound", call="RunInstances"), Refusal.MISSING),
+        (
+            refusal("InvalidParameterValue", call="RunInstances", why=PROFILE),
+            Refusal.NOT_KNOWN_YET,
+        ),
+        (refusal("InvalidParameterValue", call="RunInstances"), Refusal.MALFORMED),
+        (refusal("InvalidParameterValue", why=PROFILE), Refusal.MALFORMED),
+        (refusal("ValidationException", why=ROLE), Refusal.NOT_KNOWN_YET),
+        (refusal("ValidationException"), Refusal.MALFORMED),
+        (refusal("InvalidAMIID.Malformed"), Refusal.MALFORMED),
+        (sdk.ParamValidationError(report="x"), Refusal.MALFORMED),
+        (refusal("DependencyViolation"), Refusal.IN_USE),
+        (refusal("DeleteConflict", 409), Refusal.IN_USE),
+        (refusal("IdempotentParameterMismatch"), Refusal.USED_TOKEN),
+        (refusal("IdempotentInstanceTerminated"), Refusal.ENDED_TOKEN),
+        (refusal("OperationNotPermitted"), Refusal.PROTECTED),
+        (refusal("SomethingNew"), Refusal.OTHER),
+        (ValueError("not AWS at all"), Refusal.OTHER),
+    ],
+    ids=lambda value: str(value)[:70],
+)
+def test_a_refusal_means_one_thing(error: Exception, expected: Refusal) -> None:
+    assert classify(error) is expected
+
+
+def test_no_code_means_two_things() -> None:
+    listed = [code for codes in CODES.values() for code in codes]
+    assert len(listed) == len(set(listed))
+
+
+def test_what_is_not_known_yet_is_asked_for_again_and_never_called_gone() -> None:
+    late = refusal("InvalidParameterValue", call="RunInstances", why=PROFILE)
+    assert is_not_known_yet(late)
+    assert not is_missing(late)
+
+
+def test_a_clock_that_is_wrong_is_named_as_the_cure() -> None:
+    with pytest.raises(CredentialsError) as told, boundary():
+        raise refusal("RequestTimeTooSkewed", 403)
+    assert "clock" in told.value.hint
 
 
 @pytest.mark.parametrize(
@@ -28,6 +121,7 @@ def refusal(code: str, status: int = 400) -> sdk.ClientError:
         (refusal("ExpiredToken"), CredentialsError),
         (refusal("AuthFailure"), CredentialsError),
         (refusal("UnauthorizedOperation", 403), ApiError),
+        (refusal("VpcLimitExceeded"), QuotaError),
         (refusal("InternalError", 500), ApiError),
         (sdk.ReadTimeoutError(endpoint_url="https://ec2.us-east-1.amazonaws.com"), ApiError),
         (sdk.EndpointConnectionError(endpoint_url="https://ec2.amazonaws.com"), ApiError),
