@@ -42,7 +42,11 @@ def test_every_command_is_in_the_readme() -> None:
 def test_a_page_names_only_commands_and_targets_that_exist(page: Path) -> None:
     text = page.read_text()
     named = set(
-        re.findall(r"(?:`|^\$ |&& )((?:gpurun cloud|gpurun|agent-env) [a-z]+)", text, re.MULTILINE)
+        re.findall(
+            r"(?:`|^\$ |&& )((?:gpurun (?:aws|budget|cloud)|gpurun|agent-env) [a-z]+)",
+            text,
+            re.MULTILINE,
+        )
     )
     made = set(re.findall(r"(?:`|^\$ |&& |; )make ([a-z][a-z-]*)", text, re.MULTILINE))
     assert named - commands() == set()
