@@ -22,8 +22,7 @@ PART_BYTES = 8 << 20
 """The smallest part that anybody here uploads a big object in; each is a request."""
 LISTS_PER_LOOK = 12
 """Listings of the run's log whenever a controller looks, at most; S3 bills them as writes."""
-LIST_ENTRY_BYTES = 512
-"""Of one key in the answer to a listing."""
+_LIST_BYTES, _LIST_ENTRY_BYTES = 1024, 512
 _HOURS_PER_MONTH = Decimal(730)
 _MINIMUM_S = 60
 
@@ -101,6 +100,11 @@ def s3_usd(use: S3Use, rates: StoragePrices, reserved_usd: Decimal) -> Decimal:
     """An upper estimate; above what was reserved only when what lies there alone costs more."""
     left = use.left_usd(rates)
     return max(left, min(left + use.looked_usd(rates), reserved_usd))
+
+
+def listing_bytes(entries: int) -> int:
+    """What the listings of one look bring home, the run's log having so many entries."""
+    return LISTS_PER_LOOK * (_LIST_BYTES + entries * _LIST_ENTRY_BYTES)
 
 
 def writes_of(size_bytes: int) -> int:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from orchestrator import results, run
 from orchestrator.bill import Span, span_usd
-from orchestrator.ledger import Ledger, LedgerEntry
 from orchestrator.run import Event, EventKind, RunLog, RunRecord
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from orchestrator.aws.boxes import BoxRecord
     from orchestrator.aws.bucket import Bucket
     from orchestrator.catalog import Catalog
+    from orchestrator.ledger import Ledger
+    from orchestrator.purse import Purse
 
 
 @dataclass(frozen=True)
@@ -31,25 +32,15 @@ class Books:
     bucket: Bucket
     log: RunLog
     catalog: Catalog
+    purse: Purse
 
     def ledger(self) -> Ledger:
         """The run's money as its log tells it."""
-        kinds: dict[EventKind, Literal["reserve", "settle"]]
-        kinds = {EventKind.RESERVED: "reserve", EventKind.SETTLED: "settle"}
-        entries = [
-            LedgerEntry(kind=kinds[event.kind], line=event.box, usd=event.usd)
-            for event in self.log.read()
-            if event.kind in kinds and event.box is not None and event.usd is not None
-        ]
-        return Ledger.replay(self.record.plan.cap_usd, entries)
+        return self.purse.ledger()
 
     def reserve(self, now: datetime) -> None:
-        """Write the worst case of each line down, unless it is; raises OverCap."""
-        ledger = self.ledger()
-        for line, usd in self.record.plan.reservations().items():
-            if line not in ledger.reserved and line not in ledger.settled:
-                ledger = ledger.reserve(line, usd)
-                self.log.append(EventKind.RESERVED, now, box=line, usd=usd)
+        """Write the worst case of each of the plan's lines down, unless it is; raises OverCap."""
+        self.purse.reserve(self.record.plan.reservations(), now)
 
     def note_ended(
         self, records: Sequence[BoxRecord], now: datetime, *, over: bool = False
@@ -85,7 +76,7 @@ class Books:
             ended_at,
         )
         usd = span_usd(span, self.catalog, self.record.region, now)
-        self.log.append(EventKind.SETTLED, now, box=planned.name, usd=usd)
+        self.purse.settle(planned.name, usd, now)
 
     def _close_jobs(self, box: str, reason: str) -> None:
         """Jobs whose box ended without a word are cut: a job on another box may wait for them."""

@@ -117,7 +117,7 @@ class Budget:
         return BudgetEntry(at=now, kind="settle", run=run, lines=new, why=why) if new else None
 
     def settle_stale(self, run: str, now: datetime) -> BudgetEntry | None:
-        """Close the lines of a run that nobody has ended at their worst case: no guess frees money."""
+        """Close the lines of a run that nobody has ended at their worst case: by no guess."""
         share = self.shares[run]
         return self.settle(run, share.reserved, now, "expired") if share.is_stale(now) else None
 

@@ -107,6 +107,7 @@ def test_every_act_is_written_down_before_or_right_after(
         EventKind.ENDED,
         EventKind.SETTLED,
         EventKind.TEARING_DOWN,
+        EventKind.SETTLED,
         EventKind.CLEAN,
     ]
     assert seen.stage is Stage.CLEAN

@@ -1,0 +1,174 @@
+"""A run's money: what it reserves, in the budget it shares and in its log, and how its lines end.
+
+Write down, then act: nothing is made before its line is in both. The budget comes first, so that
+a controller that dies in between has taken too much room, never too little; whoever comes next
+finds the line there by run and name, and takes no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from orchestrator import run
+from orchestrator.aws.bucket import Bucket
+from orchestrator.bill import BillLine, S3Use, listing_bytes, s3_line, s3_usd, writes_of
+from orchestrator.budget_log import BudgetLog
+from orchestrator.errors import ApiError
+from orchestrator.ledger import Ledger, LedgerEntry
+from orchestrator.money import ZERO, usd
+from orchestrator.plan import RESULTS
+from orchestrator.run import Event, EventKind, RunLog, RunRecord
+
+if TYPE_CHECKING:
+    from orchestrator.aws.session import Session
+    from orchestrator.catalog import Catalog
+
+LOOK_S = {"local": 1.0, "aws": 15.0}
+"""Seconds between a controller's looks: the local cloud answers at once, AWS counts requests."""
+# EC2 shows a new instance within minutes and a terminated one for about an hour: what it doesn't
+# show in between has never been.
+_SHOWN = (timedelta(minutes=5), timedelta(minutes=50))
+# Entries of the log, and the report's reads, after S3 was counted.
+_LAST_WRITES = 20
+_KINDS: Mapping[EventKind, Literal["reserve", "settle"]] = {
+    EventKind.RESERVED: "reserve",
+    EventKind.SETTLED: "settle",
+}
+
+
+def ledger_of(record: RunRecord, events: Sequence[Event]) -> Ledger:
+    """The run's money as its log tells it."""
+    entries = [
+        LedgerEntry(kind=_KINDS[event.kind], line=event.box, usd=event.usd)
+        for event in events
+        if event.kind in _KINDS and event.box is not None and event.usd is not None
+    ]
+    return Ledger.replay(record.plan.cap_usd, entries)
+
+
+def budget_of(session: Session, record: RunRecord) -> BudgetLog | None:
+    """The budget that the run shares, where it was when the run was put on record."""
+    if record.budget is None or record.budget_region is None:
+        return None
+    name = record.bucket.removesuffix(record.region) + record.budget_region
+    here = session.in_region(record.budget_region)
+    return BudgetLog(Bucket(here, name), record.budget)
+
+
+@dataclass(frozen=True)
+class Purse:
+    """Every line of a run, each reserved once and settled once, from wherever it is asked for."""
+
+    record: RunRecord
+    bucket: Bucket
+    log: RunLog
+    catalog: Catalog
+    budget: BudgetLog | None = None
+
+    def ledger(self) -> Ledger:
+        """The run's money as its log tells it."""
+        return ledger_of(self.record, self.log.read())
+
+    def reserve(self, lines: Mapping[str, Decimal], now: datetime) -> None:
+        """Write worst cases down, all or none of them; those that are written down stay.
+
+        Raises:
+            OverCap: they don't fit under the run's cap, or into what is free in its budget.
+        """
+        new, ledger = dict[str, Decimal](), self.ledger()
+        for line, worst in lines.items():
+            if line not in ledger.reserved and line not in ledger.settled:
+                new[line], ledger = worst, ledger.reserve(line, worst)
+        if new and self.budget:
+            self.budget.reserve(self.record.run_id, new, self.record.expires_at, now)
+        for line, worst in new.items():
+            self.log.decide(now, partial(self._reservation, line, worst))
+
+    def _reservation(
+        self, line: str, worst: Decimal, events: list[Event]
+    ) -> dict[str, object] | None:
+        """Judged again over all that another controller may have written meanwhile."""
+        ledger = ledger_of(self.record, events)
+        if line in ledger.reserved or line in ledger.settled:
+            return None
+        ledger.reserve(line, worst)
+        return {"kind": EventKind.RESERVED, "box": line, "usd": worst}
+
+    def settle(self, line: str, cost: Decimal, now: datetime) -> None:
+        """Write down what a line cost, and give back what it didn't use."""
+        if line not in self.ledger().settled:
+            self.log.append(EventKind.SETTLED, now, box=line, usd=cost)
+        self.tell_budget(now)
+
+    def close(self, now: datetime) -> None:
+        """Settle what is still open, now that nothing with the run's tag is left."""
+        ledger = self.ledger()
+        for line, worst in ledger.reserved.items():
+            cost = self.s3_cost(now)[1] if line == RESULTS else self._unseen(line, worst, now)
+            self.settle(line, cost, now)
+
+    def tell_budget(self, now: datetime) -> None:
+        """Settle in the budget what is settled here; of a run that is clean, all the rest too."""
+        if self.budget is None:
+            return
+        lines = dict(self.ledger().settled)
+        if run.has(self.log.read(), EventKind.CLEAN):
+            # Nothing is launched before its line is in the run's own log: this never was.
+            share = self.budget.read().shares.get(self.record.run_id)
+            lines = dict.fromkeys(share.reserved if share else (), ZERO) | lines
+        if lines:
+            self.budget.settle(self.record.run_id, lines, now, "ended")
+
+    def _unseen(self, line: str, worst: Decimal, now: datetime) -> Decimal:
+        """A box that EC2 never showed: nothing if that is certain, else what it may have cost."""
+        tried = run.last(self.log.read(), EventKind.LAUNCHING, line)
+        if tried is None:
+            return ZERO
+        return ZERO if _SHOWN[0] <= now - tried.at <= _SHOWN[1] else worst
+
+    def s3_cost(self, now: datetime) -> tuple[S3Use | None, Decimal]:
+        """What the run has in S3 and an upper estimate of its price; where it can't be listed,
+        what was reserved."""
+        reserved = self.record.plan.results_usd
+        try:
+            use = self.s3_use(now)
+        except ApiError:
+            return None, reserved
+        return use, s3_usd(use, self.catalog.storage(self.record.region), reserved)
+
+    def s3_use(self, now: datetime) -> S3Use:
+        """By listing every version of everything that the run has written."""
+        home, control = f"runs/{self.record.run_id}/", f"control/{self.record.run_id}/"
+        found = [*self.bucket.versions(home), *self.bucket.versions(control)]
+        newest = {key: size for key, size, is_newest in found if is_newest}
+        told = ("/heartbeat.json", "/status.json")
+        beats = sum(size for key, size in newest.items() if key.endswith(told))
+        return S3Use(
+            stored_bytes=sum(size for _, size, _ in found),
+            pulled_bytes=sum(n for key, n in newest.items() if key.startswith(f"{home}jobs/")),
+            writes=sum(writes_of(size) for _, size, _ in found) + _LAST_WRITES,
+            looks=self._looks(now),
+            look_bytes=beats + listing_bytes(sum(f"{home}events/" in key for key in newest)),
+        )
+
+    def _looks(self, now: datetime) -> int:
+        ended = [e.at for e in self.log.read() if e.kind is EventKind.CLEAN]
+        watched = (ended[0] if ended else now) - self.record.created_at
+        return int(max(watched.total_seconds(), 0) / LOOK_S[self.record.plan.cloud]) + 1
+
+    def s3_line(self, now: datetime) -> tuple[BillLine, tuple[str, ...]]:
+        """The bill's line, as settled or as it would be now, and what must be said loudly."""
+        use, cost = self.s3_cost(now)
+        cost = self.ledger().settled.get(RESULTS, cost)
+        reserved = self.record.plan.results_usd
+        warnings = (
+            f"S3 costs {usd(cost)}, more than the {usd(reserved)} reserved for it: "
+            "raise results_gb in the runbook",
+        )
+        line = s3_line(RESULTS, use, cost) if use else BillLine(RESULTS, "s3", "", ZERO, cost)
+        return line, warnings if cost > reserved else ()
