@@ -136,7 +136,7 @@ def result_view(snapshot: Snapshot) -> Group:
             usd(box.worst_case_usd),
             box.reason,
         )
-    return Group(jobs, boxes)
+    return Group(jobs, boxes, *(Text(f"ALARM {words}", "bold red") for words in snapshot.alarms))
 
 
 def bill_view(found: Bill) -> Group:
@@ -190,12 +190,17 @@ class Progress:
             step = f" step {_step(job)}" if job.step is not None else ""
             self._say(f"job {job.name}", f"{job.state}{reason}", step, snapshot.at)
 
+        for words in snapshot.alarms:
+            self._say(f"ALARM {words}", "", "", snapshot.at)
+
     def _say(self, name: str, state: str, step: str, at: datetime) -> None:
         said = self._said.get(name)
         soon = said is not None and at - said.at < _STEP_LINES_EVERY
         if said is None or said.state != state or (said.step != step and not soon):
             self._said[name] = _Said(state, step, at)
-            self._console.print(f"{at:%H:%M:%S} {name}: {state}{step}", soft_wrap=True)
+            self._console.print(
+                f"{at:%H:%M:%S} {name}{state and ': '}{state}{step}", soft_wrap=True
+            )
 
 
 class _Said(NamedTuple):

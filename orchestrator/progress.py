@@ -95,6 +95,8 @@ class Snapshot(BaseModel):
     spent_usd: Decimal
     boxes: tuple[BoxView, ...]
     jobs: tuple[JobView, ...]
+    alarms: tuple[str, ...] = ()
+    """What a person must act on: a switch of the cloud that failed."""
 
     @property
     def failed(self) -> tuple[JobView, ...]:
@@ -141,6 +143,7 @@ def snapshot(
     bucket: Bucket,
     catalog: Catalog,
     now: datetime,
+    alarms: tuple[str, ...] = (),
 ) -> Snapshot:
     """Join the plan, the log, EC2's list and the bucket's statuses."""
     by_box = {instance.box: instance for instance in instances}
@@ -170,6 +173,7 @@ def snapshot(
         spent_usd=sum((box.usd for box in boxes), Decimal(0)),
         boxes=boxes,
         jobs=tuple(_job_view(job, statuses.get(job.name)) for job in record.plan.jobs),
+        alarms=alarms,
     )
 
 

@@ -37,6 +37,7 @@ class EventKind(StrEnum):
     LAUNCHED = "launched"
     ARMED = "armed"
     ENDED = "ended"
+    SWITCH_FAILED = "switch-failed"
     TEARING_DOWN = "tearing-down"
     SETTLED = "settled"
     CLEAN = "clean"

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from orchestrator import run
+from orchestrator import alarms, run
 from orchestrator.aws import boxes as ec2
-from orchestrator.aws import keys, network, role, schedules, stack, zones
+from orchestrator.aws import dead_letters, keys, network, role, schedules, stack, zones
 from orchestrator.aws.images import Ami
 from orchestrator.aws.tags import RunTags
 from orchestrator.books import Books
@@ -26,7 +26,6 @@ from orchestrator.errors import (
     TeardownError,
 )
 from orchestrator.progress import BoxView, Snapshot, snapshot
-from orchestrator.purse import Purse, budget_of
 from orchestrator.render import render_user_data
 from orchestrator.run import EventKind, RunLog, RunRecord
 
@@ -64,9 +63,7 @@ class Runner:
 
     def __post_init__(self) -> None:
         self.log = RunLog(self.bucket, self.record.run_id)
-        shared = budget_of(self.session, self.record)
-        self.purse = Purse(self.record, self.bucket, self.log, self.catalog, shared)
-        self.books = Books(self.record, self.bucket, self.log, self.catalog, self.purse)
+        self.books = Books(self.record, self.bucket, self.log, self.catalog)
         self.tags = RunTags(
             run_id=self.record.run_id,
             owner=self.record.owner,
@@ -109,13 +106,16 @@ class Runner:
 
     def look(self) -> Snapshot:
         """What is known of the run right now; changes nothing."""
+        events, found, now = self.log.read(), self.instances(), self.clock.now()
+        letters = alarms.letters_of(self.session, self.record, now)
         return snapshot(
             self.record,
-            self.log.read(),
-            self.instances(),
+            events,
+            found,
             self.bucket,
             self.catalog,
-            self.clock.now(),
+            now,
+            alarms.alarms(self.record, events, found, letters, now),
         )
 
     def instances(self) -> list[BoxRecord]:
@@ -156,10 +156,10 @@ class Runner:
         """
         run_id, clean = self.record.run_id, run.has(self.log.read(), EventKind.CLEAN)
         if clean and not stack.leftovers(self.session, run_id):
-            self.purse.tell_budget(self.clock.now())
             return
         if not self._tearing_down():
             self.log.append(EventKind.TEARING_DOWN, self.clock.now())
+        self._note_failed_switches()
         self.on_step("tearing down")
         left = stack.teardown(self.session, run_id, self.clock.now())
         self.books.note_ended(self.instances(), self.clock.now(), over=True)
@@ -168,10 +168,16 @@ class Runner:
             raise TeardownError(
                 f"Left behind by {run_id}:\n{items}", hint=f"Try again: gpurun down {run_id}"
             )
-        self.purse.close(self.clock.now())
         if not clean:
             self.log.append(EventKind.CLEAN, self.clock.now())
-        self.purse.tell_budget(self.clock.now())
+
+    def _note_failed_switches(self) -> None:
+        """The teardown deletes the dead letters; what they say stays in the log."""
+        now = self.clock.now()
+        letters = alarms.letters_of(self.session, self.record, now)
+        for letter in alarms.unnoted(letters, self.log.read()):
+            self.on_step(f"the cloud's own switch for {letter.box} failed: {letter.reason}")
+            self.log.append(EventKind.SWITCH_FAILED, now, box=letter.box, reason=letter.reason)
 
     def _tearing_down(self) -> bool:
         return run.has(self.log.read(), EventKind.TEARING_DOWN)
@@ -201,6 +207,7 @@ class Runner:
         self.on_step("making the role and the key")
         profile = role.ensure_box_role(self.session, self.tags, self.record.bucket)
         role.ensure_kill_role(self.session, self.tags)
+        dead_letters.ensure_queue(self.session, self.tags)  # a refusal must not cost a box
         keys.ensure_key_pair(self.session, self.tags, self._user_public_key())
         for box in missing:
             if self._tearing_down():
@@ -292,6 +299,7 @@ class Runner:
     def _all_ended(self) -> bool:
         records = self.instances()
         self.books.note_ended(records, self.clock.now())
+        self._note_failed_switches()
         self.on_progress(self.look())
         alive = [box.instance_id for box in records if box.alive]
         if alive and self.clock.now() > self.record.expires_at + _OVERDUE:

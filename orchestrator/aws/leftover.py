@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.aws import role, schedules
+from orchestrator.aws import dead_letters, role, schedules
 from orchestrator.aws import tags as tag
 from orchestrator.aws.refusals import boundary, is_missing
 from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_time, where
@@ -125,9 +125,14 @@ def leftovers(session: Session, run_id: str | None = None) -> list[Leftover]:
 
 @boundary()
 def regional(session: Session, run_id: str | None = None) -> list[Leftover]:
-    """Of EC2 and the scheduler, in this session's region."""
+    """Of EC2, the scheduler and SQS, in this session's region."""
     found = [item for kind in _KINDS for item in _of_kind(session, kind, run_id)]
-    return [*found, *_of_other_kinds(session, run_id), *_kills(session, run_id)]
+    return [
+        *found,
+        *_of_other_kinds(session, run_id),
+        *_kills(session, run_id),
+        *_queues(session, run_id),
+    ]
 
 
 @boundary()
@@ -170,6 +175,13 @@ def _kills(session: Session, run_id: str | None) -> Iterator[Leftover]:
     for name in schedules.find_kills(session, run_id):
         at = schedules.fires_at(session, name)
         yield Leftover("schedule", name, run_id or _run_of(name), "", at)
+
+
+def _queues(session: Session, run_id: str | None) -> Iterator[Leftover]:
+    for name in dead_letters.find_queues(session, run_id):
+        tags = dead_letters.tags_of(session, name)
+        if tags is not None:
+            yield _leftover("queue", name, tags)
 
 
 def _all_roles(session: Session) -> Iterator[Leftover]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.aws import dead_letters
 from orchestrator.aws.refusals import boundary, code, is_missing, missing_is_fine
 from orchestrator.aws.removal import remove
 from orchestrator.aws.tags import PREFIX, RUN, RunTags, named
@@ -123,7 +124,7 @@ def kill_trust(session: Session) -> Document:
 
 
 def kill_policy(session: Session, run_id: str) -> Document:
-    """Terminate instances that carry this run's tag, nothing else."""
+    """Terminate instances that carry this run's tag, say so if that fails, nothing else."""
     instances = f"arn:{session.partition}:ec2:{session.region}:{session.account}:instance/*"
     return _document(
         {
@@ -131,7 +132,12 @@ def kill_policy(session: Session, run_id: str) -> Document:
             "Action": "ec2:TerminateInstances",
             "Resource": instances,
             "Condition": {"StringEquals": {f"aws:ResourceTag/{RUN}": run_id}},
-        }
+        },
+        {
+            "Effect": "Allow",
+            "Action": "sqs:SendMessage",
+            "Resource": dead_letters.queue_arn(session, run_id),
+        },
     )
 
 

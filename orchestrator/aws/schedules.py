@@ -11,7 +11,8 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from orchestrator.aws.refusals import boundary, code, is_missing, text
+from orchestrator.aws import dead_letters
+from orchestrator.aws.refusals import boundary, code, is_missing, is_not_known_yet
 from orchestrator.aws.removal import remove
 from orchestrator.aws.tags import PREFIX, RunTags, named
 from orchestrator.aws.waits import PROPAGATION_S
@@ -38,21 +39,23 @@ def ensure_kill(
 ) -> None:
     """Terminate `instance_id` at `at` (aware) unless it is gone by then; fires within a minute.
 
-    A schedule of that box which names another instance or time is replaced. A new role takes
-    seconds to be known to the scheduler, so the refusal that says so is retried for a minute.
+    A schedule of that box which names another instance or time is replaced. What it fails at for
+    good goes to the run's dead letters. A new role takes seconds to be known to the scheduler, so
+    the refusal that says so is retried for a minute.
 
     Raises:
         ApiError: it can't be made: end the box at once.
     """
     name = named(tags.run_id, box)
     expression = f"at({at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})"
-    target = _target(session, instance_id, role_arn)
+    letters = dead_letters.ensure_queue(session, tags)
+    target = _target(session, instance_id, role_arn, letters)
     present = _get(session, name)
     if present and _is_same(present, expression, target):
         return
     session.patience.retry(
         lambda: _put(session, name, expression, target, replace=present is not None),
-        when=_role_unknown_yet,
+        when=is_not_known_yet,
         timeout_s=PROPAGATION_S,
     )
 
@@ -85,7 +88,7 @@ def delete_kills(session: Session, run_id: str) -> None:
         remove(session, session.client("scheduler").delete_schedule, Name=name, GroupName=GROUP)
 
 
-def _target(session: Session, instance_id: str, role_arn: str) -> TargetTypeDef:
+def _target(session: Session, instance_id: str, role_arn: str, letters_arn: str) -> TargetTypeDef:
     return {
         "Arn": f"arn:{session.partition}:scheduler:::aws-sdk:ec2:terminateInstances",
         "RoleArn": role_arn,
@@ -94,6 +97,7 @@ def _target(session: Session, instance_id: str, role_arn: str) -> TargetTypeDef:
             "MaximumRetryAttempts": _RETRIES,
             "MaximumEventAgeInSeconds": _RETRY_FOR_S,
         },
+        "DeadLetterConfig": {"Arn": letters_arn},
     }
 
 
@@ -136,10 +140,7 @@ def _is_same(present: GetScheduleOutputTypeDef, expression: str, target: TargetT
         present["ScheduleExpression"] == expression
         and present.get("State") == "ENABLED"
         and all(
-            present["Target"].get(key) == target.get(key) for key in ("Arn", "RoleArn", "Input")
+            present["Target"].get(key) == target.get(key)
+            for key in ("Arn", "RoleArn", "Input", "DeadLetterConfig")
         )
     )
-
-
-def _role_unknown_yet(error: Exception) -> bool:
-    return code(error) == "ValidationException" and "assume the role" in text(error)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from orchestrator.aws import keys, network, role, schedules
+from orchestrator.aws import dead_letters, keys, network, role, schedules
 from orchestrator.aws.instances import find_boxes, terminate, wait_terminated
 from orchestrator.aws.leftover import Leftover, leftovers
 from orchestrator.aws.refusals import boundary
@@ -86,10 +86,20 @@ def _delete_volumes(session: Session, run_id: str) -> None:
             remove(session, ec2.delete_volume, VolumeId=volume["VolumeId"])
 
 
+def _delete_letters(session: Session, run_id: str) -> None:
+    """The last chance to tell what they say."""
+    for letter in dead_letters.read_letters(session, run_id):
+        _log.warning(
+            "the cloud's own switch for %s of %s failed: %s", letter.box, run_id, letter.reason
+        )
+    dead_letters.delete_queue(session, run_id)
+
+
 _STEPS: tuple[Step, ...] = (
     _delete_volumes,
     network.delete_network,
     keys.delete_key_pair,
     schedules.delete_kills,
+    _delete_letters,
     role.delete_roles,
 )

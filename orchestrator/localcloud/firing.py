@@ -129,14 +129,21 @@ class Firing:
             return
         sqs = self._client("sqs", due.region)
         try:
+            with self._lock:
+                self._check_sender(due, queue)
             url = sqs.get_queue_url(QueueName=queue.rsplit(":", 1)[-1])["QueueUrl"]
             body = due.schedule.target.get("Input") or "{}"
-            error = {"DataType": "String", "StringValue": str(wrong)}
-            sqs.send_message(
-                QueueUrl=url, MessageBody=body, MessageAttributes={"ERROR_MESSAGE": error}
-            )
-        except (BotoCoreError, ClientError) as lost:
+            sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=_why(due, wrong))
+        except (AccessRefused, BotoCoreError, ClientError) as lost:
             _log.warning("dead letter of %s lost: %s", due.schedule.name, lost)
+
+    def _check_sender(self, due: Due, queue: str) -> None:
+        """The queue is written to with the schedule's own role, or not at all."""
+        arn = due.schedule.target["RoleArn"]
+        role = identity.role_by_arn(due.account, due.region, arn)
+        documents = policy.documents_of(role) if role else []
+        if not policy.allows(documents, "sqs:SendMessage", queue, {}):
+            raise AccessRefused(f"{arn} doesn't allow sqs:SendMessage on {queue}")
 
     def _complete(self, due: Due) -> None:
         """A one-time schedule stays behind, spent, unless it asked to be deleted."""
@@ -151,6 +158,17 @@ class Firing:
                 group.delete_schedule(schedule.name)
             else:
                 schedule.state = "DISABLED"
+
+
+def _why(due: Due, wrong: Exception) -> dict[str, Any]:
+    """The attributes that the scheduler sends along with what it couldn't deliver."""
+    said = {
+        "SCHEDULE_ARN": due.schedule.arn,
+        "TARGET_ARN": due.schedule.target["Arn"],
+        "ERROR_MESSAGE": str(wrong),
+        "RETRY_ATTEMPTS": str(due.attempts),
+    }
+    return {name: {"DataType": "String", "StringValue": text} for name, text in said.items()}
 
 
 def clients_of(url: str | None) -> Callable[[str, str], Any]:

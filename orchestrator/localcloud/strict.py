@@ -19,6 +19,7 @@ from orchestrator.localcloud.rules import (
     images,
     launching,
     network,
+    queues,
     quotas,
     scheduling,
 )
@@ -37,6 +38,7 @@ def enforce(rules: StrictRules) -> Patches:
     launching.install(patches, rules)
     ending.install(patches, rules)
     network.install(patches, rules)
+    queues.install(patches, rules)
     quotas.install(patches, rules)
     scheduling.install(patches, rules)
     return patches

@@ -80,7 +80,12 @@ def test_the_kill_role_ends_this_runs_instances_only(session: Session, tags: Run
             "Action": "ec2:TerminateInstances",
             "Resource": "arn:aws:ec2:us-east-1:123456789012:instance/*",
             "Condition": {"StringEquals": {"aws:ResourceTag/gpurun:run": RUN}},
-        }
+        },
+        {
+            "Effect": "Allow",
+            "Action": "sqs:SendMessage",
+            "Resource": f"arn:aws:sqs:us-east-1:123456789012:gpurun-{RUN}-dead",
+        },
     ]
 
 

@@ -47,6 +47,7 @@ def test_the_request_is_exactly_this(
             "RoleArn": f"arn:aws:iam::123456789012:role/gpurun/gpurun-{RUN}-kill",
             "Input": json.dumps({"InstanceIds": ["i-1"]}),
             "RetryPolicy": {"MaximumRetryAttempts": 185, "MaximumEventAgeInSeconds": 86_400},
+            "DeadLetterConfig": {"Arn": f"arn:aws:sqs:us-east-1:123456789012:gpurun-{RUN}-dead"},
         },
     }
 

@@ -72,6 +72,7 @@ def test_a_whole_run_is_seen_by_kind(stack: Stack) -> None:
         "vpc",
         "key-pair",
         "schedule",
+        "queue",
         "role",
         "instance-profile",
     }

@@ -15,6 +15,7 @@ from orchestrator.localcloud.rules.images import IMAGES, image_id
 from orchestrator.localcloud.strict import strict_aws
 
 REGION = "us-east-1"
+QUEUES = f"arn:aws:sqs:{REGION}:123456789012"
 START = datetime(2026, 12, 1, 6, tzinfo=UTC)
 DUE = datetime(2026, 12, 1, 7, tzinfo=UTC)
 TRUST = {
@@ -48,7 +49,7 @@ class Scheduled:
     def client(self, service: str) -> Any:
         return self._clients(service, REGION)
 
-    def role(self, *, run: str = "r1") -> str:
+    def role(self, *, run: str = "r1", tells: bool = True) -> str:
         iam = self.client("iam")
         trust = json.dumps(TRUST)
         arn = iam.create_role(RoleName="kill", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
@@ -58,7 +59,9 @@ class Scheduled:
             "Resource": "arn:aws:ec2:*:123456789012:instance/*",
             "Condition": {"StringEquals": {"aws:ResourceTag/gpurun:run": run}},
         }
-        document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        tell = {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": f"{QUEUES}:dead"}
+        allowed = [statement, tell] if tells else [statement]
+        document = json.dumps({"Version": "2012-10-17", "Statement": allowed})
         iam.put_role_policy(RoleName="kill", PolicyName="p", PolicyDocument=document)
         return str(arn)
 
@@ -116,11 +119,10 @@ def test_a_role_for_another_run_kills_nothing_and_the_failure_is_kept(
 ) -> None:
     sqs = scheduled.client("sqs")
     url = sqs.create_queue(QueueName="dead")["QueueUrl"]
-    queue = f"arn:aws:sqs:{REGION}:123456789012:dead"
     scheduled.schedule(
         scheduled.role(run="r2"),
         RetryPolicy={"MaximumRetryAttempts": 1},
-        DeadLetterConfig={"Arn": queue},
+        DeadLetterConfig={"Arn": f"{QUEUES}:dead"},
     )
     scheduled.now = DUE
     assert scheduled.firing.fire_due() == []
@@ -130,7 +132,23 @@ def test_a_role_for_another_run_kills_nothing_and_the_failure_is_kept(
     assert scheduled.state() == "running"
     assert scheduled.left() == []
     letters = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
-    assert "doesn't allow" in letters[0]["MessageAttributes"]["ERROR_MESSAGE"]["StringValue"]
+    said = {name: each["StringValue"] for name, each in letters[0]["MessageAttributes"].items()}
+    assert "doesn't allow" in said["ERROR_MESSAGE"]
+    assert said["SCHEDULE_ARN"].endswith("/kill")
+
+
+def test_a_failure_is_lost_when_the_role_may_not_write_to_the_queue(scheduled: Scheduled) -> None:
+    sqs = scheduled.client("sqs")
+    url = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    scheduled.schedule(
+        scheduled.role(run="r2", tells=False),
+        RetryPolicy={"MaximumRetryAttempts": 0},
+        DeadLetterConfig={"Arn": f"{QUEUES}:dead"},
+    )
+    scheduled.now = DUE
+    assert scheduled.firing.fire_due() == []
+    assert scheduled.left() == []
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
 
 
 def test_a_role_deleted_since_kills_nothing_and_harms_no_other_schedule(
