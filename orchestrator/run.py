@@ -34,6 +34,7 @@ class EventKind(StrEnum):
     RESERVED = "reserved"
     BUILDING = "building"
     LAUNCHING = "launching"
+    REFUSED = "refused"
     LAUNCHED = "launched"
     ARMED = "armed"
     ENDED = "ended"
