@@ -61,6 +61,10 @@ class BudgetLog:
                 self._entries.append(self._entry(key))
         return self.known
 
+    def check(self, run: str, lines: dict[str, Decimal], now: datetime) -> None:
+        """Raises OverCap when a new run's lines wouldn't fit now; writes nothing."""
+        self.read().reserve(run, lines, now, now)
+
     def reserve(
         self, run: str, lines: dict[str, Decimal], expires_at: datetime, now: datetime
     ) -> None:

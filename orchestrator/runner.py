@@ -22,10 +22,12 @@ from orchestrator.errors import (
     ApiError,
     CapacityError,
     LaunchError,
+    OverCap,
     QuotaError,
     TeardownError,
 )
 from orchestrator.progress import BoxView, Snapshot, snapshot
+from orchestrator.purse import Purse, budget_of
 from orchestrator.render import render_user_data
 from orchestrator.run import EventKind, RunLog, RunRecord
 
@@ -63,7 +65,9 @@ class Runner:
 
     def __post_init__(self) -> None:
         self.log = RunLog(self.bucket, self.record.run_id)
-        self.books = Books(self.record, self.bucket, self.log, self.catalog)
+        shared = budget_of(self.session, self.record)
+        self.purse = Purse(self.record, self.bucket, self.log, self.catalog, shared)
+        self.books = Books(self.record, self.bucket, self.log, self.catalog, self.purse)
         self.tags = RunTags(
             run_id=self.record.run_id,
             owner=self.record.owner,
@@ -79,10 +83,10 @@ class Runner:
         """
         if self._tearing_down():
             return
-        self.books.reserve(self.clock.now())
         try:
+            self.books.reserve(self.clock.now())
             self._launch_missing(self._unlaunched())
-        except (CapacityError, QuotaError, LaunchError):
+        except (CapacityError, QuotaError, LaunchError, OverCap):
             taken_down = self._tearing_down()  # `down` came meanwhile, and so it failed
             self.finish()
             if not taken_down:
@@ -156,6 +160,7 @@ class Runner:
         """
         run_id, clean = self.record.run_id, run.has(self.log.read(), EventKind.CLEAN)
         if clean and not stack.leftovers(self.session, run_id):
+            self.purse.tell_budget(self.clock.now())
             return
         if not self._tearing_down():
             self.log.append(EventKind.TEARING_DOWN, self.clock.now())
@@ -168,8 +173,10 @@ class Runner:
             raise TeardownError(
                 f"Left behind by {run_id}:\n{items}", hint=f"Try again: gpurun down {run_id}"
             )
+        self.purse.close(self.clock.now())
         if not clean:
             self.log.append(EventKind.CLEAN, self.clock.now())
+        self.purse.tell_budget(self.clock.now())
 
     def _note_failed_switches(self) -> None:
         """The teardown deletes the dead letters; what they say stays in the log."""

@@ -10,7 +10,7 @@ import httpx
 from orchestrator import run
 from orchestrator.aws.bucket import ensure_bucket
 from orchestrator.aws.images import resolve_ami
-from orchestrator.aws.quotas import on_demand_vcpus
+from orchestrator.aws.quotas import vcpu_use
 from orchestrator.errors import QuotaError
 from orchestrator.payload import build_payload
 from orchestrator.plan import Plan, replan_deadlines
@@ -21,6 +21,7 @@ from orchestrator.settings import Settings
 if TYPE_CHECKING:
     from orchestrator.aws.bucket import Bucket
     from orchestrator.aws.session import Session
+    from orchestrator.budget_log import BudgetLog
     from orchestrator.clock import Clock
 
 # AWS's own service that answers with the caller's public address.
@@ -28,15 +29,23 @@ _CALLER_ADDRESS = "https://checkip.amazonaws.com"
 
 
 def start_run(
-    session: Session, plan: Plan, clock: Clock, *, boxes_are_processes: bool
+    session: Session,
+    plan: Plan,
+    clock: Clock,
+    *,
+    boxes_are_processes: bool,
+    budget: BudgetLog | None = None,
 ) -> tuple[Bucket, run.RunRecord]:
     """Put a run on record, ready for `Runner.drive`.
 
     Raises:
+        OverCap: the plan doesn't fit into what is free in the budget.
         QuotaError: the account's vCPU quota is smaller than the plan needs now.
         BucketError: the results bucket isn't ours.
         CatalogError: the AMI parameter doesn't exist in the region.
     """
+    if budget:
+        budget.check(plan.name, plan.reservations(), clock.now())
     check_quota(session, plan)
     ami = resolve_ami(session, plan.ami_parameter)
     bucket = ensure_bucket(session)
@@ -65,6 +74,8 @@ def start_run(
         ssh_cidr=caller_cidr(plan.cloud),
         ssh_host_key=host.public,
         poweroff_command=POWEROFF_BY_VARIABLE if boxes_are_processes else POWEROFF,
+        budget=budget.name if budget else None,
+        budget_region=budget.region if budget else None,
     )
     run.write_record(bucket, record)
     return bucket, record
@@ -77,7 +88,7 @@ def check_quota(session: Session, plan: Plan) -> None:
         QuotaError: names the quota's code, what is needed and what there is.
     """
     for code, vcpus in plan.quotas.items():
-        use = on_demand_vcpus(session, code)
+        use = vcpu_use(session, code)
         if use is not None and use.limit - use.used < vcpus:
             raise QuotaError(
                 f"The plan needs {vcpus} vCPUs in {session.region}; quota {code} allows "
