@@ -7,32 +7,37 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from orchestrator.box.parts import Changed, Paused, Send, Stop, Upload, never, send_parts
 from orchestrator.box.regular import open_regular
+from orchestrator.box.streams import STREAMS
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 T = TypeVar("T")
 PART_BYTES = 32 << 20
-STREAMS = 4
+DENIED = {"AccessDenied", "403", "Forbidden"}
+# An upload that can't be gone on with: thrown away by a bucket rule, or complete already.
+GONE = {"NoSuchUpload", "InvalidPart", "InvalidPartOrder", "EntityTooSmall"}
+# The role's credentials last for hours; these say that a client has old ones.
+STALE = {
+    *("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"),
+    *("InvalidAccessKeyId", "RequestExpired"),
+}
 
 
 class StoreDown(Exception):
     """S3 can't be reached or refused; nothing is known about what it holds."""
-
-
-class Changed(Exception):
-    """The file's bytes are no longer those that were hashed."""
 
 
 class Store:
@@ -44,6 +49,8 @@ class Store:
     def __init__(self, bucket: str, region: str, prefix: str, *, fast: bool = False) -> None:
         self.bucket, self.prefix, self._region, self._fast = bucket, prefix, region, fast
         self._client: S3Client | None = None
+        self._uploads: dict[str, Upload] = {}
+        self._room = BoundedSemaphore(STREAMS)
 
     def put(self, key: str, data: bytes) -> None:
         self._call(lambda s3: s3.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=data))
@@ -107,49 +114,94 @@ class Store:
             while block := self._call(lambda _: next(blocks, b"")):
                 yield block
 
-    def upload(self, key: str, path: Path, sha256: str, size: int) -> None:
+    def upload(
+        self,
+        key: str,
+        path: Path,
+        sha256: str,
+        size: int,
+        *,
+        stop: Stop = never,
+        urgent: bool = False,
+    ) -> None:
         """Put the file's first `size` bytes; nothing appears under `key` unless they hash right.
 
-        Raises Changed, StoreDown, OSError.
+        A large one stops between two parts when it's told to, and goes on when it's asked for
+        again. `urgent`: doesn't wait for its turn behind others. Raises Changed, Paused,
+        StoreDown, OSError.
         """
-        if size <= PART_BYTES:
-            self.put(key, _checked(_read(path, size), sha256))
+        if size > PART_BYTES:
+            self._upload_parts(key, path, sha256, size, stop)
             return
-        self._upload_parts(key, path, sha256, size)
+        with nullcontext() if urgent else self._room:
+            self.put(key, _checked(_read(path, size), sha256))
 
-    def _upload_parts(self, key: str, path: Path, sha256: str, size: int) -> None:
-        names: Any = {"Bucket": self.bucket, "Key": self.prefix + key}
-        upload = self._call(lambda s3: s3.create_multipart_upload(**names))["UploadId"]
+    def requests_for(self, size: int) -> int:
+        """How many requests an object of that size takes."""
+        return 1 if size <= PART_BYTES else 2 + -(-size // PART_BYTES)
+
+    def forget(self, under: str, wanted: Collection[str]) -> None:
+        """Throw away the parts of what has begun to go up, but for the `wanted` keys.
+
+        Raises StoreDown.
+        """
+        for key in [key for key in self._uploads if key.startswith(under) and key not in wanted]:
+            upload = self._uploads.pop(key, None)
+            if upload:
+                self._abort(key, upload.id)
+
+    def abort_cut(self, under: str) -> None:
+        """Throw away the parts that an earlier agent left behind; a bucket rule does, in a day.
+
+        Raises StoreDown.
+        """
+        own = {upload.id for upload in self._uploads.values()}
+
+        def read(s3: S3Client) -> list[tuple[str, str]]:
+            reply: Any = s3.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix + under)
+            return [(item["Key"], item["UploadId"]) for item in reply.get("Uploads", [])]
+
         try:
-            parts = self._parts(names | {"UploadId": upload}, path, sha256, size)
-            self._call(
-                lambda s3: s3.complete_multipart_upload(
-                    **names, UploadId=upload, MultipartUpload={"Parts": parts}
-                )
-            )
-        except BaseException:
-            self._unless(
-                {"NoSuchUpload"}, lambda s3: s3.abort_multipart_upload(**names, UploadId=upload)
-            )
+            left = self._try(read)
+        except ClientError as error:
+            if _code(error) in DENIED:
+                return
+            raise StoreDown(str(error)) from error
+        for key, upload_id in left:
+            if upload_id not in own:
+                self._abort(key[len(self.prefix) :], upload_id)
+
+    def _upload_parts(self, key: str, path: Path, sha256: str, size: int, stop: Stop) -> None:
+        names: Any = {"Bucket": self.bucket, "Key": self.prefix + key}
+        upload = self._uploads.get(key)
+        if upload is None:
+            begun = self._call(lambda s3: s3.create_multipart_upload(**names))
+            upload = self._uploads[key] = Upload(begun["UploadId"], PART_BYTES)
+        names["UploadId"] = upload.id
+        try:
+            send_parts(upload, path, sha256, size, self._sender(names), stop, self._room)
+            parts: Any = {"Parts": upload.sent}
+            self._call(lambda s3: s3.complete_multipart_upload(**names, MultipartUpload=parts))
+        except (Paused, StoreDown) as error:
+            if _code(error.__cause__) in GONE:
+                self._uploads.pop(key, None)
             raise
+        except BaseException:
+            self._uploads.pop(key, None)
+            self._abort(key, upload.id)
+            raise
+        self._uploads.pop(key, None)
 
-    def _parts(self, names: dict[str, Any], path: Path, sha256: str, size: int) -> list[Any]:
-        digest, waiting = hashlib.sha256(), list[Future[Any]]()
-        with ThreadPoolExecutor(STREAMS) as pool, open_regular(path) as file:
-            for number, start in enumerate(range(0, size, PART_BYTES), 1):
-                block = file.read(min(PART_BYTES, size - start))
-                digest.update(block)
-                waiting.append(pool.submit(self._part, names, number, block))
-                del block
-                if number > STREAMS:
-                    waiting[number - STREAMS - 1].result()
-            if digest.hexdigest() != sha256:
-                raise Changed(str(path))
-            return [future.result() for future in waiting]
+    def _sender(self, names: dict[str, Any]) -> Send:
+        def send(number: int, block: bytes) -> dict[str, Any]:
+            reply = self._call(lambda s3: s3.upload_part(**names, PartNumber=number, Body=block))
+            return {"PartNumber": number, "ETag": reply["ETag"]}
 
-    def _part(self, names: dict[str, Any], number: int, block: bytes) -> dict[str, Any]:
-        reply = self._call(lambda s3: s3.upload_part(**names, PartNumber=number, Body=block))
-        return {"PartNumber": number, "ETag": reply["ETag"]}
+        return send
+
+    def _abort(self, key: str, upload_id: str) -> None:
+        names: Any = {"Bucket": self.bucket, "Key": self.prefix + key, "UploadId": upload_id}
+        self._unless({"NoSuchUpload"}, lambda s3: s3.abort_multipart_upload(**names))
 
     def _or_none(self, key: str, work: Callable[[S3Client], T]) -> T | None:
         try:
@@ -161,8 +213,7 @@ class Store:
 
     def _is_absent(self, key: str, error: ClientError) -> bool:
         """S3 says 403 for a missing key to a role that may list only under a prefix: so list."""
-        denied = _code(error) in {"AccessDenied", "403", "Forbidden"}
-        return denied and key not in [name for name, _ in self.keys(key)]
+        return _code(error) in DENIED and key not in [name for name, _ in self.keys(key)]
 
     def _unless(self, codes: set[str], work: Callable[[S3Client], object]) -> bool:
         try:
@@ -181,11 +232,21 @@ class Store:
 
     def _try(self, work: Callable[[S3Client], T]) -> T:
         try:
-            return work(self._connected())
+            return self._with_fresh_credentials(work)
         except BotoCoreError as error:
             # A client made before the role's credentials were there would stay without them.
             self._client = None
             raise StoreDown(str(error)) from error
+
+    def _with_fresh_credentials(self, work: Callable[[S3Client], T]) -> T:
+        """A client that is told that its credentials are old is replaced, once."""
+        try:
+            return work(self._connected())
+        except ClientError as error:
+            if _code(error) not in STALE:
+                raise
+            self._client = None
+            return work(self._connected())
 
     def _connected(self) -> S3Client:
         client = self._client
@@ -213,5 +274,7 @@ def _checked(data: bytes, sha256: str) -> bytes:
     return data
 
 
-def _code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+def _code(error: BaseException | None) -> str:
+    """S3's own word for a refusal; empty for anything else."""
+    response = error.response if isinstance(error, ClientError) else {}
+    return str(response.get("Error", {}).get("Code", ""))

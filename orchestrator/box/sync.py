@@ -2,30 +2,32 @@
 
 A manifest only ever names bytes that are in the bucket. A file that changes while it's read is
 left for the next round (its last committed version stays listed); a checkpoint is listed whole
-or not at all. When the time is up, what did get there is committed.
+or not at all. Two rounds may be under way at once: one of the job's own log and metrics, one of
+all the rest; what has arrived is committed while the rest is still on its way.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import math
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from concurrent.futures import wait
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.box.regular import open_regular
-from orchestrator.box.scan import Found, Unit, checkpoint_of, scan
-from orchestrator.box.store import STREAMS, Changed, Store
+from orchestrator.box.allowance import USED_UP, Allowance, Refused
+from orchestrator.box.blobs import Blobs, Entry
+from orchestrator.box.commits import Commits, Saying, Unverified
+from orchestrator.box.parts import Changed, Paused, never
+from orchestrator.box.scan import OWN, Unit, checkpoint_of, scan
+from orchestrator.box.store import Store, StoreDown
+from orchestrator.box.streams import STREAMS, streams
 
-Entry = dict[str, Any]
-# A larger file that is being written is rather weights than a table of numbers.
-APPENDED_BYTES = 64 << 20
+__all__ = ["STREAMS", "Round", "Synced", "Syncer", "Unverified"]
 
-
-class Unverified(Exception):
-    """The bucket doesn't hold what the final manifest names; the sync is done again."""
+# How often a round looks whether something is to be committed meanwhile, in seconds.
+LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Synced:
     seq: int | None
     whole: bool
     notes: tuple[str, ...]
+    refused: str = ""
+    """Why the final sync can't ever be whole."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,42 @@ class Round:
     quiet_s: float
     """How long a file that isn't a log must have rested to be taken along before the end."""
     time_is_up: Callable[[], bool]
+    own: bool | None = None
+    """Only the job's own log and metrics, or only the rest; None: both."""
+    clock: Callable[[], float] | None = None
+    commit_s: float = math.inf
+    """How long what has arrived may wait for the rest before a manifest names it."""
+    gives_way: Callable[[], bool] = never
+    """Whether to commit and stop here: something came that should go first."""
+
+    @property
+    def saying(self) -> Saying:
+        return Saying(self.attempt, self.step, self.now, self.outcome, self.status)
+
+    def takes(self, unit: Unit) -> bool:
+        return self.own is None or self.own == is_own(unit)
+
+    def is_over(self) -> bool:
+        return self.time_is_up() or self.gives_way()
+
+
+@dataclass
+class _Tally:
+    """How a round goes, as its threads tell it."""
+
+    committed_at: float
+    waits: bool = False
+    refused: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    failure: Exception | None = None
+
+    @property
+    def whole(self) -> bool:
+        return not (self.waits or self.refused or self.unread or self.failure)
+
+    @property
+    def notes(self) -> list[str]:
+        return [*self.unread, *(f"{name}: not kept: {USED_UP}" for name in self.refused)]
 
 
 @dataclass
@@ -63,93 +103,115 @@ class Syncer:
     run: str
     job: str
     folder: Path
-    _blobs: dict[str, int] | None = None
-    _seq: int = 0
-    _listed: dict[str, Entry] = field(default_factory=dict)
-    _final: bool = False
-    _hashes: dict[str, tuple[tuple[int, int, int], str]] = field(default_factory=dict)
-    _begins: dict[str, tuple[int, str]] = field(default_factory=dict)
-    _unread: list[str] = field(default_factory=list)
+    allowance: Allowance = field(default_factory=Allowance)
+    _entries: dict[str, Entry] = field(default_factory=dict)
+    """What the next manifest will name."""
+    _known: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _recalling: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._blobs = Blobs(self.store, f"jobs/{self.job}/blobs/", self.allowance)
+        self._commits = Commits(self.store, self.run, self.job, self.allowance)
 
     def sync(self, round_: Round) -> Synced:
         """Raises StoreDown, Unverified."""
         self._recall()
         units, notes = scan(self.folder, round_.results)
-        entries: dict[str, Entry] = {}
-        whole, self._unread = True, []
-        with ThreadPoolExecutor(STREAMS) as pool:
-            for unit, listed in pool.map(lambda unit: (unit, self._unit(unit, round_)), units):
-                entries |= listed if listed is not None else self._kept(unit)
-                whole = whole and listed is not None
-        final = round_.final and whole
-        if entries != self._listed or (final and not self._final):
-            self._commit(entries, final, round_)
+        mine = [unit for unit in units if round_.takes(unit)]
+        self._begin(mine, round_)
+        tally = _Tally(committed_at=_time(round_))
+        self._work_off(mine, round_, tally)
+        final = round_.final and tally.whole
+        self._commits.commit(self._now, round_.saying, final=final, last=round_.final)
+        if tally.failure:
+            raise tally.failure
         if final:
             self._complete(round_)
-        return Synced(self._seq or None, whole, (*notes, *self._unread))
+        for_good = round_.final and tally.refused and not tally.waits
+        refused = f"{USED_UP}; left out: {tally.refused[0]}" if for_good else ""
+        seq = self._commits.seq or None
+        return Synced(seq, tally.whole, (*notes, *tally.notes), refused)
 
     def _recall(self) -> None:
-        if self._blobs is not None:
-            return
-        blobs = self.store.keys(f"jobs/{self.job}/blobs/")
-        manifests = self.store.keys(f"jobs/{self.job}/manifests/")
-        if manifests:
-            self._seq = int(Path(manifests[-1][0]).stem)
-            said = json.loads(self.store.get(manifests[-1][0]) or b"{}")
-            self._listed, self._final = said.get("files", {}), bool(said.get("final"))
-        self._blobs = {key.rpartition("/")[2]: size for key, size in blobs}
+        with self._recalling:
+            self._blobs.recall()
+            self._commits.recall()
+            if not self._known:
+                self._entries, self._known = dict(self._commits.listed), True
 
-    def _unit(self, unit: Unit, round_: Round) -> dict[str, Entry] | None:
-        """The unit's entries once its bytes are in the bucket; None when it has to wait."""
-        listed = {}
+    def _begin(self, units: list[Unit], round_: Round) -> None:
+        """Drop what is gone from the disk, and keep what was committed of the rest."""
+        with self._lock:
+            kept = {name: it for unit in units for name, it in self._kept(unit).items()}
+            others = {} if round_.own is None else self._beside(own=not round_.own)
+            self._entries = others | kept
+        if round_.own is not True:
+            self._blobs.sweep([self._blobs.hash_of(f.name) for unit in units for f in unit.files])
+
+    def _beside(self, *, own: bool) -> dict[str, Entry]:
+        return {name: it for name, it in self._entries.items() if (name in OWN) == own}
+
+    def _kept(self, unit: Unit) -> dict[str, Entry]:
+        """What was said of a unit before; of a checkpoint with other files by now, nothing."""
+        if unit.checkpoint:
+            before = {
+                n: e for n, e in self._entries.items() if checkpoint_of(n) == unit.checkpoint
+            }
+            return before if before.keys() == {found.name for found in unit.files} else {}
+        names = [found.name for found in unit.files if found.name in self._entries]
+        return {name: self._entries[name] for name in names}
+
+    def _work_off(self, units: list[Unit], round_: Round, tally: _Tally) -> None:
+        """Bring each unit, in order; commit in between what has waited for long enough."""
+        todo = iter(units)
+
+        def work() -> None:
+            for unit in todo:
+                if tally.failure or round_.is_over():
+                    tally.waits = True
+                    return
+                self._bring(unit, round_, tally)
+                if STREAMS == 1:
+                    self._commit_meanwhile(round_, tally)
+
+        pool = streams(STREAMS)
+        working = [pool.submit(work) for _ in range(STREAMS)]
+        while wait(working, timeout=LOOK_S).not_done:
+            self._commit_meanwhile(round_, tally)
+            if round_.time_is_up():  # whatever hangs must not cost what is there
+                tally.waits = True
+                break
+        pool.shutdown(wait=not tally.waits, cancel_futures=True)
+        for future in working:
+            if future.done() and not future.cancelled():
+                future.result()
+
+    def _bring(self, unit: Unit, round_: Round, tally: _Tally) -> None:
         try:
-            for found in unit.files:
-                if round_.time_is_up():
-                    return None
-                if not (unit.marked or round_.final):
-                    found = self._at_rest(found, unit, round_)
-                listed[found.name] = self._file(found)
-        except (Changed, FileNotFoundError):
-            return None
+            listed = self._unit(unit, round_)
+        except (Changed, Paused, FileNotFoundError):
+            tally.waits = True
+        except Refused as error:
+            tally.refused.append(str(error))
+        except StoreDown as error:
+            tally.failure = error
         except OSError as error:  # one file that can't be read must not cost the others
-            self._unread.append(f"{unit.files[0].name}: {error.strerror or error}")
-            return None
+            tally.unread.append(f"{unit.files[0].name}: {error.strerror or error}")
+        else:
+            with self._lock:
+                self._entries = self._entries | listed
+
+    def _unit(self, unit: Unit, round_: Round) -> dict[str, Entry]:
+        files = unit.files
+        if not (unit.marked or round_.final):
+            rest = round_.now, round_.quiet_s
+            files = tuple(self._blobs.at_rest(found, unit, *rest) for found in files)
+        still = Unit(files, unit.checkpoint, unit.marked)
+        listed = self._blobs.bring(still, own=is_own(unit), stop=round_.is_over)
         if unit.checkpoint and not self._is_still(unit, round_):
-            return None
+            raise Changed(unit.checkpoint)
         return listed
-
-    def _at_rest(self, found: Found, unit: Unit, round_: Round) -> Found:
-        """As it may be taken now. Raises Changed while it's being written."""
-        if found.grows or round_.now - found.mtime_ns / 1e9 >= round_.quiet_s:
-            return found
-        if unit.checkpoint or found.size > APPENDED_BYTES or not self._only_grew(found):
-            raise Changed(found.name)
-        return replace(found, grows=True)
-
-    def _only_grew(self, found: Found) -> bool:
-        """What it held a round ago is how it begins now: it's appended to, as a log is."""
-        size, sha256 = self._begins.get(found.name, (0, ""))
-        self._begins[found.name] = found.size, _sha256(found.path, found.size)
-        return 0 < size <= found.size and _sha256(found.path, size) == sha256
-
-    def _file(self, found: Found) -> Entry:
-        sha256 = self._hash(found)
-        blobs = self._blobs if self._blobs is not None else {}
-        if blobs.get(sha256) != found.size:
-            self.store.upload(f"jobs/{self.job}/blobs/{sha256}", found.path, sha256, found.size)
-            blobs[sha256] = found.size
-        if not found.grows and _stamp(found.path) != found.stamp:
-            raise Changed(found.name)
-        return {"sha256": sha256, "size": found.size, "mode": found.mode}
-
-    def _hash(self, found: Found) -> str:
-        stamp, sha256 = self._hashes.get(found.name, (None, ""))
-        if stamp != found.stamp:
-            sha256 = _sha256(found.path, found.size)
-            if not found.grows and _stamp(found.path) != found.stamp:
-                raise Changed(found.name)
-            self._hashes[found.name] = (found.stamp, sha256)
-        return sha256
 
     def _is_still(self, unit: Unit, round_: Round) -> bool:
         """The checkpoint has the very files that were hashed: none came, went or changed."""
@@ -160,83 +222,31 @@ class Syncer:
             f.name: f.stamp for f in unit.files
         }
 
-    def _kept(self, unit: Unit) -> dict[str, Entry]:
-        """What the last manifest said of a unit that can't be listed anew."""
-        if unit.checkpoint:
-            before = {n: e for n, e in self._listed.items() if checkpoint_of(n) == unit.checkpoint}
-            return before if before.keys() == {found.name for found in unit.files} else {}
-        names = [found.name for found in unit.files if found.name in self._listed]
-        return {name: self._listed[name] for name in names}
+    def _commit_meanwhile(self, round_: Round, tally: _Tally) -> None:
+        now = _time(round_)
+        if now - tally.committed_at >= round_.commit_s:
+            tally.committed_at = now
+            try:
+                self._commits.commit(self._now, round_.saying, final=False, last=False)
+            except StoreDown as error:
+                tally.failure = error
 
-    def _commit(self, entries: dict[str, Entry], final: bool, round_: Round) -> None:
-        while True:
-            self._seq += 1
-            body = _manifest(self.run, self.job, self._seq, entries, final, round_)
-            if self.store.put_new(self._key(), body):
-                break
-        self._listed, self._final = entries, final
-
-    def _key(self) -> str:
-        return f"jobs/{self.job}/manifests/{self._seq:06d}.json"
+    def _now(self) -> dict[str, Entry]:
+        with self._lock:
+            return dict(self._entries)
 
     def _complete(self, round_: Round) -> None:
-        """COMPLETE says that all there will ever be is in the bucket and was seen there."""
-        body = self.store.get(self._key())
-        there = {Path(key).name: size for key, size in self.store.keys(f"jobs/{self.job}/blobs/")}
-        named = {entry["sha256"]: entry["size"] for entry in self._listed.values()}
-        missing = [sha256 for sha256, size in named.items() if there.get(sha256) != size]
-        if body is None or json.loads(body)["files"] != self._listed or missing:
-            self._blobs, self._final = None, False
-            raise Unverified(f"{self._key()}: {len(missing)} blobs aren't in the bucket")
-        if round_.outcome in ("done", "cut"):
-            self._put_complete(body, round_)
-
-    def _put_complete(self, manifest: bytes, round_: Round) -> None:
-        said = {
-            "manifest": self.store.prefix + self._key(),
-            "sha256": hashlib.sha256(manifest).hexdigest(),
-            "at": round_.now,
-            "state": round_.outcome,
-            "status": round_.status | {"manifest_seq": self._seq, "synced_at": round_.now},
-        }
-        key, body = f"jobs/{self.job}/COMPLETE", json.dumps(said).encode()
-        if self.store.put_new(key, body):
-            return
-        before = self.store.get_tagged(key)
-        # A job that was cut in an earlier life and has gone on in this one may say so once more.
-        if before and json.loads(before[0]).get("state") == "cut":
-            self.store.put_over(key, body, before[1])
+        try:
+            self._commits.complete(round_.saying, self._blobs.seen())
+        except Unverified:
+            self._blobs.doubt()
+            raise
 
 
-def _manifest(
-    run: str, job: str, seq: int, files: dict[str, Entry], final: bool, round_: Round
-) -> bytes:
-    said = {
-        "format": 1,
-        "run": run,
-        "job": job,
-        "seq": seq,
-        "attempt": round_.attempt,
-        "at": round_.now,
-        "step": round_.step,
-        "final": final,
-        "files": files,
-    }
-    return json.dumps(said, sort_keys=True).encode()
+def is_own(unit: Unit) -> bool:
+    """Whether it's the log, the metrics or the stacks that we keep of every job."""
+    return unit.files[0].name in OWN
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    seen = path.lstat()
-    return seen.st_size, seen.st_mtime_ns, seen.st_ino
-
-
-def _sha256(path: Path, size: int) -> str:
-    """Hash of the first `size` bytes. Raises Changed when there are fewer."""
-    digest, left = hashlib.sha256(), size
-    with open_regular(path) as file:
-        while left and (block := file.read(min(left, 1 << 20))):
-            digest.update(block)
-            left -= len(block)
-    if left:
-        raise Changed(str(path))
-    return digest.hexdigest()
+def _time(round_: Round) -> float:
+    return round_.clock() if round_.clock else round_.now

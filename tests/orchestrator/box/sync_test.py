@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from orchestrator.box import store as store_module
+from orchestrator.box.parts import Changed
 from orchestrator.box.scan import EVERYTHING, checkpoints, missing, scan
-from orchestrator.box.store import Changed, Store, StoreDown
+from orchestrator.box.store import Store, StoreDown
 from orchestrator.box.sync import Round, Synced, Syncer, Unverified
 
 from .rig import BUCKET, PREFIX, REGION, RUN, Cloud
@@ -115,8 +116,8 @@ def test_a_file_that_grows_while_it_is_uploaded_waits_for_the_next_round(
 ) -> None:
     path, upload = desk.write("out/a", b"half"), desk.store.upload
 
-    def slow(key: str, source: Path, sha256: str, size: int) -> None:
-        upload(key, source, sha256, size)
+    def slow(key: str, source: Path, sha256: str, size: int, **how: Any) -> None:
+        upload(key, source, sha256, size, **how)
         path.write_bytes(b"half and half")
 
     monkeypatch.setattr(desk.store, "upload", slow)
@@ -160,8 +161,8 @@ def test_a_checkpoint_that_changes_while_it_is_uploaded_waits_for_the_next_round
     desk.write("out/checkpoint-5/trainer_state.json", b"{}")
     upload = desk.store.upload
 
-    def slow(key: str, source: Path, sha256: str, size: int) -> None:
-        upload(key, source, sha256, size)
+    def slow(key: str, source: Path, sha256: str, size: int, **how: Any) -> None:
+        upload(key, source, sha256, size, **how)
         desk.write("out/checkpoint-5/optimizer.pt", b"late")
 
     monkeypatch.setattr(desk.store, "upload", slow)
@@ -307,10 +308,10 @@ def test_one_file_that_cant_be_read_doesnt_cost_the_others(
     desk.write("out/fine", b"2")
     upload = desk.store.upload
 
-    def broken(key: str, source: Path, sha256: str, size: int) -> None:
+    def broken(key: str, source: Path, sha256: str, size: int, **how: Any) -> None:
         if source.name == "bad":
             raise PermissionError(13, "Permission denied")
-        upload(key, source, sha256, size)
+        upload(key, source, sha256, size, **how)
 
     monkeypatch.setattr(desk.store, "upload", broken)
     synced = desk.final()
