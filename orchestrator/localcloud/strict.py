@@ -22,6 +22,7 @@ from orchestrator.localcloud.rules import (
     queues,
     quotas,
     scheduling,
+    times,
 )
 from orchestrator.localcloud.rules.patches import Patches
 from orchestrator.localcloud.rules.settings import StrictRules, system_now
@@ -41,6 +42,7 @@ def enforce(rules: StrictRules) -> Patches:
     queues.install(patches, rules)
     quotas.install(patches, rules)
     scheduling.install(patches, rules)
+    times.install(patches, rules)
     return patches
 
 
