@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 AGENT_PACKAGES = (
     *("boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "urllib3", "six"),
 )
+# What a box that reads secrets needs of botocore on top of that.
+_FOR_SECRETS = re.compile(
+    r"botocore/data/(ssm|secretsmanager)/[^/]+/(endpoint-rule-set|service-2).*"
+)
 _LEFT_OUT = re.compile(
     r"(.*/)?__pycache__/.*|[^/]*\.dist-info/.*|boto3/(data/(?!s3/)|examples/).*"
     r"|dateutil/zoneinfo/.*\.tar\.gz|\.\..*|.*\.pyi"
@@ -55,7 +59,7 @@ def build_payload(
     `host_private`: the boxes' SSH host key in OpenSSH format. Raises WorkdirError for a job's
     folder that can't be packed, FileNotFoundError for pins or requirements that are gone.
     """
-    files = dict(_agent()) | dict(_library()) | dict(_pins(plan)) | dict(_workdirs(plan))
+    files = dict(_agent(plan)) | dict(_library()) | dict(_pins(plan)) | dict(_workdirs(plan))
     for box in plan.boxes:
         spec = box_spec(plan, box.name, run_id=run_id, bucket=bucket)
         files[f"boxes/{box.name}.json"] = json.dumps(spec, indent=1, sort_keys=True).encode()
@@ -147,7 +151,7 @@ def _workdirs(plan: Plan) -> Iterator[tuple[str, bytes]]:
             yield f"workdirs/{job.name}.tar.gz", pack_workdir(Path(job.workdir))
 
 
-def _agent() -> Iterator[tuple[str, bytes]]:
+def _agent(plan: Plan) -> Iterator[tuple[str, bytes]]:
     """orchestrator.box under an empty orchestrator, and boto3 with what it needs."""
     yield "agent/orchestrator/__init__.py", b""
     box = Path(__file__).parent / "box"
@@ -155,7 +159,9 @@ def _agent() -> Iterator[tuple[str, bytes]]:
         yield f"agent/orchestrator/box/{path.name}", path.read_bytes()
     for package in AGENT_PACKAGES:
         for file in importlib.metadata.distribution(package).files or ():
-            if not _LEFT_OUT.fullmatch(file.as_posix()):
+            name = file.as_posix()
+            wanted = plan.secrets and _FOR_SECRETS.fullmatch(name)
+            if wanted or not _LEFT_OUT.fullmatch(name):
                 yield f"agent/{file.as_posix()}", Path(str(file.locate())).read_bytes()
 
 

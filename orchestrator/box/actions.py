@@ -29,6 +29,11 @@ class Prepare:
 
 
 @dataclass(frozen=True)
+class ReadSecrets:
+    """Read the jobs' secrets from where they are kept (lane `secrets`)."""
+
+
+@dataclass(frozen=True)
 class Poll:
     """Ask S3 how the jobs of other boxes fare (lane `fetch`)."""
 
@@ -87,5 +92,16 @@ class PowerOff:
 
 
 Action = (
-    Mark | Install | Prepare | Poll | Listen | Start | Stop | KeepStacks | Sync | Report | PowerOff
+    Mark
+    | Install
+    | Prepare
+    | ReadSecrets
+    | Poll
+    | Listen
+    | Start
+    | Stop
+    | KeepStacks
+    | Sync
+    | Report
+    | PowerOff
 )

@@ -12,7 +12,7 @@ import signal
 import threading
 
 from orchestrator.box import work
-from orchestrator.box.actions import Action, Mark, PowerOff, Report, Start, Stop
+from orchestrator.box.actions import Action, Mark, PowerOff, ReadSecrets, Report, Start, Stop
 from orchestrator.box.body import Body
 from orchestrator.box.deadline import Clock
 from orchestrator.box.decide import decide, keeps_all, verdict
@@ -46,6 +46,7 @@ class Agent:
         self._places = {name: Place(host.root, name) for name in self._state.jobs}
         self._progress = {n: Progress(place.metrics) for n, place in self._places.items()}
         self._processes: dict[str, Process] = {}
+        self._secrets: dict[str, str] = {}
         self._notes: set[str] = set()
         self._stopped = self._over = False
 
@@ -73,7 +74,8 @@ class Agent:
         """Go on from what an earlier agent of this box wrote down."""
         for job in self._state.jobs.values():
             place = self._places[job.name]
-            if not recall(job, place.folder):
+            job.recalled = recall(job, place.folder)
+            if not job.recalled:
                 continue
             process = "killed it" if self._body.end_leftover(place) else "its process had ended"
             self._read_progress(job)
@@ -95,11 +97,15 @@ class Agent:
         self._state.busy = frozenset(n for n, lane in self._lanes.items() if lane.busy)
 
     def _take(self, outcome: Outcome, now: float) -> None:
+        redact = self._errands.redact
         if outcome.error is not None:
-            log.warning("%s: %r", outcome.action, outcome.error)
+            log.warning("%s: %s", outcome.action, redact.text(repr(outcome.error)))
+        if isinstance(outcome.action, ReadSecrets) and isinstance(outcome.value, dict):
+            self._secrets = outcome.value
+            redact.learn(self._secrets)
         if isinstance(outcome.value, Synced):
             for note in set(outcome.value.notes) - self._notes:
-                log.warning("%s: %s", outcome.action, note)
+                log.warning("%s: %s", outcome.action, redact.text(note))
             self._notes |= set(outcome.value.notes)
         if isinstance(outcome.action, Report) and isinstance(outcome.value, dict):
             self._errands.heard(outcome.value)
@@ -115,7 +121,7 @@ class Agent:
             return
         job.alive, job.exit_code = False, code
         outcome, reason = verdict(job, code, self._missing(job))
-        if (code or job.told) and (said := work.last_words(self._places[job.name].log)):
+        if (code or job.told) and (said := self._last_words(job)):
             reason = f"{reason}: {said}"
         if outcome == RUNNING:
             job.failures, job.reason = job.failures + 1, reason
@@ -123,6 +129,9 @@ class Agent:
         else:
             job.ended_at = now
             self._close(job, outcome, reason)
+
+    def _last_words(self, job: Job) -> str:
+        return work.last_words(self._places[job.name].log, self._errands.redact)
 
     def _read_progress(self, job: Job) -> None:
         progress = self._progress[job.name]
@@ -180,7 +189,9 @@ class Agent:
         place = self._places[job.name]
         pins = self._spec.pins[job.spec.pins] if job.spec.pins else None
         python, gpu = python_of(self._host.root, pins), bool(pins and pins.gpu)
-        env = environment(self._spec, job.spec, place, python, gpu=gpu, base=os.environ)
+        env = environment(
+            self._spec, job.spec, place, python, gpu=gpu, base=os.environ, secrets=self._secrets
+        )
         job.attempt, job.started_at = job.attempt + 1, job.started_at or now
         job.state, job.sync_began_at = RUNNING, now
         job.begins(self._state.steady)

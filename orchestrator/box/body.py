@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orchestrator.box.lanes import Lane
 from orchestrator.box.process import Place, Process, end_leftover
+from orchestrator.box.secrets import read_secrets
 from orchestrator.box.spec import BoxSpec
 from orchestrator.box.stacks import keep_stacks
 from orchestrator.box.store import Store
@@ -33,6 +34,10 @@ class Body:
     def start(self, place: Place, command: list[str], env: Mapping[str, str]) -> Process:
         """Raises OSError."""
         return Process(place, command, env)
+
+    def secrets(self, spec: BoxSpec) -> dict[str, str]:
+        """What each of the jobs' secret variables holds. Raises SecretUnread."""
+        return read_secrets(spec.secrets, spec.region)
 
     def end_leftover(self, place: Place) -> bool:
         """Kill what an earlier agent's job left running; whether there was anything."""

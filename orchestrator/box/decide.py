@@ -18,6 +18,7 @@ from orchestrator.box.actions import (
     Poll,
     PowerOff,
     Prepare,
+    ReadSecrets,
     Report,
     Start,
     Stop,
@@ -55,11 +56,12 @@ def decide(state: State, now: float) -> list[Action]:
     if phase == "off":
         return [*_stops(state, now), *_leave(state, now)]
     drains = phase == "draining"
-    starts = _cut_the_rest(state) if drains else _starts(state, now)
+    starts = list(_cut_the_rest(state) if drains else _starts(state, now))
     return [
         *_blocked(state),
         *(_stops(state, now) if drains else _frozen(state)),
         *starts,
+        *([] if ReadSecrets() in starts else _secrets_again(state, now)),
         *_syncs(state, now),
         *_listen(state, phase, now),
         *_report(state, phase, now),
@@ -208,8 +210,25 @@ def _advance(state: State, job: Job, now: float) -> Iterator[Action]:
     elif not job.prepared:
         if "fetch" not in state.busy and now >= job.prepare_after:
             yield Prepare(job.name)
-    elif pinned is None or pinned.state == READY:
+    elif pinned and pinned.state != READY:
+        return
+    elif state.secrets.state == BROKEN:
+        yield Mark(job.name, FAILED, state.secrets.why)
+    elif state.secrets.state == READY:
         yield Start(job.name)
+    else:
+        yield from _read_secrets(state, now)
+
+
+def _read_secrets(state: State, now: float) -> Iterator[Action]:
+    if "secrets" not in state.busy and now >= state.secrets.not_before:
+        yield ReadSecrets()
+
+
+def _secrets_again(state: State, now: float) -> Iterator[Action]:
+    """Of a job that an earlier agent ran nothing goes out before we know what mustn't."""
+    if not all(state.may_tell(job) for job in state.jobs.values()):
+        yield from _read_secrets(state, now)
 
 
 def _syncs(state: State, now: float) -> Iterator[Action]:
@@ -223,6 +242,8 @@ def _syncs(state: State, now: float) -> Iterator[Action]:
 
 def _sync_due(state: State, job: Job, now: float) -> bool:
     if job.ended or not job.attempt or now < job.sync_after:
+        return False
+    if not state.may_tell(job):
         return False
     if job.outcome or job.checkpoints - job.synced_checkpoints:
         return True

@@ -10,18 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.box import work
-from orchestrator.box.actions import Install, KeepStacks, Listen, Poll, Prepare, Report, Sync
+from orchestrator.box.actions import (
+    Install,
+    KeepStacks,
+    Listen,
+    Poll,
+    Prepare,
+    ReadSecrets,
+    Report,
+    Sync,
+)
 from orchestrator.box.body import Body
 from orchestrator.box.deadline import Clock
 from orchestrator.box.install import install
 from orchestrator.box.process import Place
+from orchestrator.box.redact import Redactor
 from orchestrator.box.scan import EVERYTHING
 from orchestrator.box.state import ENDED, Job, State
 from orchestrator.box.sync import Round, Syncer
 
 log = logging.getLogger("gpurun")
-LANES = ("install", "fetch", "sync", "report", "listen", "stacks")
-Errand = Install | Prepare | Poll | Listen | Sync | Report | KeepStacks
+LANES = ("install", "secrets", "fetch", "sync", "report", "listen", "stacks")
+Errand = Install | Prepare | ReadSecrets | Poll | Listen | Sync | Report | KeepStacks
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,8 @@ class Errands:
         spec = state.spec
         self._store = body.store(spec, fast=False)
         self._fast = body.store(spec, fast=True)
+        self.redact = Redactor()
+        """Learns the jobs' secrets once they are read; all that leaves the box passes it."""
         self._places = {name: Place(host.root, name) for name in state.jobs}
         self._syncers = {
             name: Syncer(self._store, spec.run, name, place.folder)
@@ -64,6 +76,9 @@ class Errands:
         if isinstance(action, Prepare):
             job, here = state.jobs[action.job].spec, frozenset(state.jobs)
             return "fetch", lambda: work.prepare(self._store, host.root, job, here)
+        if isinstance(action, ReadSecrets):
+            log.info("reading the secrets %s", ", ".join(sorted(state.spec.secrets)))
+            return "secrets", lambda: self._body.secrets(state.spec)
         if isinstance(action, Poll):
             state.polled_at = now
             names = [name for name, word in state.remote.items() if word not in ENDED]
@@ -91,7 +106,7 @@ class Errands:
             step=job.step,
             final=action.final,
             outcome=job.outcome,
-            status={**job.status(spec.box, now), "state": job.outcome},
+            status={**self._status(job, now), "state": job.outcome},
             results=EVERYTHING if job.keep_all else job.spec.results,
             now=now,
             quiet_s=min(2.0, spec.loss_bound_s / 4),
@@ -104,19 +119,29 @@ class Errands:
         state.reported_at = now
         if action.log:
             state.log_shipped_at = now
-        fresh = {name: status for name, status in statuses.items() if self._is_news(status)}
+        fresh = {
+            name: status
+            for name, status in statuses.items()
+            if state.may_tell(state.jobs[name]) and self._is_news(status)
+        }
         beat = self._heartbeat(action.phase, statuses, now)
         console = self._host.root / "console.log" if action.log else None
 
         def send() -> dict[str, dict[str, Any]]:
-            work.report(self._fast, state.spec.box, beat, fresh, console)
+            work.report(self._fast, state.spec.box, beat, fresh, console, self.redact)
             return fresh
 
         return send
 
     def _statuses(self, now: float) -> dict[str, dict[str, Any]]:
-        box = self._state.spec.box
-        return {name: job.status(box, now) for name, job in self._state.jobs.items()}
+        return {name: self._status(job, now) for name, job in self._state.jobs.items()}
+
+    def _status(self, job: Job, now: float) -> dict[str, Any]:
+        status = job.status(self._state.spec.box, now)
+        if not self._state.may_tell(job):  # its reason was cleaned before it was written down
+            status["metrics"] = {}
+        cleaned: dict[str, Any] = self.redact.value(status)
+        return cleaned
 
     def _is_news(self, status: dict[str, Any]) -> bool:
         told = self._told.get(status["job"])

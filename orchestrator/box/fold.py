@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from orchestrator.box.actions import Install, KeepStacks, Listen, Poll, Prepare, Report, Sync
+from orchestrator.box.actions import (
+    Install,
+    KeepStacks,
+    Listen,
+    Poll,
+    Prepare,
+    ReadSecrets,
+    Report,
+    Sync,
+)
 from orchestrator.box.decide import TRIES, backoff_s
 from orchestrator.box.inputs import InputMissing
 from orchestrator.box.install import NoGpu
@@ -13,6 +22,8 @@ from orchestrator.box.sync import Synced
 from orchestrator.box.work import Prepared
 
 INSTALL_TRIES = 2
+# With the pauses between them half a minute: what is kept elsewhere may be away for a moment.
+SECRET_TRIES = 6
 
 
 def fold(state: State, outcome: Outcome, now: float) -> Job | None:
@@ -20,6 +31,8 @@ def fold(state: State, outcome: Outcome, now: float) -> Job | None:
     action = outcome.action
     if isinstance(action, Install):
         _installed(state, action, outcome.error, now)
+    elif isinstance(action, ReadSecrets):
+        _secrets_read(state, outcome.error, now)
     elif isinstance(action, Prepare):
         return _prepared(state.jobs[action.job], outcome, now)
     elif isinstance(action, Sync):
@@ -45,6 +58,17 @@ def _installed(state: State, action: Install, error: Exception | None, now: floa
     pinned.why, pinned.not_before = str(error), now + backoff_s(pinned.tries)
     if isinstance(error, NoGpu) or pinned.tries >= INSTALL_TRIES:
         pinned.state = BROKEN
+
+
+def _secrets_read(state: State, error: Exception | None, now: float) -> None:
+    secrets = state.secrets
+    if error is None:
+        secrets.state = READY
+        return
+    secrets.tries += 1
+    secrets.why, secrets.not_before = str(error), now + backoff_s(secrets.tries)
+    if secrets.tries >= SECRET_TRIES:
+        secrets.state = BROKEN
 
 
 def _prepared(job: Job, outcome: Outcome, now: float) -> Job | None:

@@ -84,10 +84,18 @@ def job_json(spec: JobSpec, place: Place) -> dict[str, Any]:
 
 
 def environment(
-    box: BoxSpec, spec: JobSpec, place: Place, python: Path, *, gpu: bool, base: Mapping[str, str]
+    box: BoxSpec,
+    spec: JobSpec,
+    place: Place,
+    python: Path,
+    *,
+    gpu: bool,
+    base: Mapping[str, str],
+    secrets: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The job's environment: the box's own, with the job's places and its interpreter first."""
+    """The job's environment: the box's own, its secrets, its places and its interpreter first."""
     env = {key: value for key, value in base.items() if key not in NOT_FOR_JOBS}
+    env |= secrets or {}
     env |= {
         "GPURUN_RUN": box.run,
         "GPURUN_BOX": box.box,

@@ -23,7 +23,7 @@ TOLD = (
 
 @dataclass
 class Pinned:
-    """How far a set of pins is; `why` says what broke it."""
+    """How far a set of pins is, or the secrets; `why` says what broke it."""
 
     state: str = ABSENT
     tries: int = 0
@@ -45,6 +45,8 @@ class Job:
     exit_code: int | None = None
     started_at: float | None = None
     ended_at: float | None = None
+    recalled: bool = False
+    """An earlier agent of this box had it in hand, and wrote that down."""
     prepared: bool = False
     prepare_tries: int = 0
     prepare_after: float = 0.0
@@ -123,6 +125,8 @@ class State:
     deadlines: Deadlines
     jobs: dict[str, Job]
     pins: dict[str, Pinned]
+    secrets: Pinned = field(default_factory=lambda: Pinned(READY))
+    """How far reading them is; never what they hold. Without any they are ready."""
     remote: dict[str, str] = field(default_factory=dict)
     """Jobs of other boxes that ours wait for: state words, `waiting` until known."""
     busy: frozenset[str] = frozenset()
@@ -146,6 +150,7 @@ class State:
             deadlines=Deadlines(spec.drain_at, spec.poweroff_at),
             jobs=jobs,
             pins={name: Pinned() for name in spec.pins},
+            secrets=Pinned(ABSENT if spec.secrets else READY),
             remote=dict.fromkeys(others, WAITING),
         )
 
@@ -153,6 +158,10 @@ class State:
         """Take in that the box is to stop by other deadlines than it had."""
         self.told = self.told or deadlines.drain_at < self.deadlines.drain_at
         self.deadlines = deadlines
+
+    def may_tell(self, job: Job) -> bool:
+        """Whether what the job says can be searched for secrets: an earlier agent knew them."""
+        return self.secrets.state == READY or not job.recalled
 
     def phase(self, now: float) -> str:
         """bootstrap, running, draining or off."""

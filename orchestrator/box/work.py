@@ -10,11 +10,13 @@ from typing import Any
 
 from orchestrator.box import inputs
 from orchestrator.box.process import Place, job_json, unpack_workdir
+from orchestrator.box.redact import Redactor
 from orchestrator.box.regular import open_regular
 from orchestrator.box.spec import Input, JobSpec
 from orchestrator.box.store import Store, StoreDown
 
 LOG_BYTES = 1 << 20
+LAST_WORDS_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -67,28 +69,30 @@ def report(
     heartbeat: dict[str, Any],
     statuses: dict[str, dict[str, Any]],
     log: Path | None,
+    redact: Redactor,
 ) -> None:
     """Raises StoreDown."""
     for job, status in statuses.items():
         store.put(f"jobs/{job}/status.json", json.dumps(status).encode())
     store.put(f"boxes/{box}/heartbeat.json", json.dumps(heartbeat).encode())
     if log:
-        store.put(f"boxes/{box}/console.log", tail(log, LOG_BYTES))
+        store.put(f"boxes/{box}/console.log", tail(log, LOG_BYTES, redact))
 
 
-def tail(path: Path, size: int) -> bytes:
-    """The last `size` bytes; empty when there's no such file."""
+def tail(path: Path, size: int, redact: Redactor) -> bytes:
+    """The last `size` bytes without secrets; empty when there's no such file."""
     try:
         with open_regular(path) as file:
-            file.seek(max(0, path.stat().st_size - size))
-            return file.read(size)
+            start = max(0, path.stat().st_size - size)
+            file.seek(start)
+            return redact.clean(file.read(size), begins=start == 0)
     except OSError:
         return b""
 
 
-def last_words(log: Path) -> str:
+def last_words(log: Path, redact: Redactor) -> str:
     """The last line that says something, shortened."""
-    lines = tail(log, 4096).decode("utf-8", "replace").split("\n")
+    lines = tail(log, LAST_WORDS_BYTES, redact).decode("utf-8", "replace").split("\n")
     said = [line.strip() for line in lines if line.strip()]
     shown = said[-1][:160] if said else ""
     return "".join(each if each.isprintable() else " " for each in shown)

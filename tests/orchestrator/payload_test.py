@@ -156,6 +156,25 @@ print(store.keys(""), store.get("x"), store.get("y"))
     assert (done.stdout, done.stderr) == ("[('x', 1)] b'1' None\n", "")
 
 
+def test_a_box_that_reads_secrets_has_what_it_reads_them_with(
+    plan: Plan, payload: Payload, tmp_path: Path
+) -> None:
+    wanting = plan.model_copy(update={"secrets": {"HF_TOKEN": "env", "WANDB": "ssm:/team/wandb"}})
+    packed = build(wanting, tmp_path)
+    assert packed.path.stat().st_size < payload.path.stat().st_size + 250_000
+    with tarfile.open(packed.path) as archive:
+        archive.extractall(tmp_path / "root", filter="data")
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'root' / 'agent')!r}); import boto3\n"
+        "for name in ('ssm', 'secretsmanager'): print(boto3.client(name, 'us-east-1')._endpoint)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True)
+    assert b"ssm(https://ssm.us-east-1" in done.stdout, done.stderr.decode()
+    assert b"secretsmanager(https://secretsmanager.us-east-1" in done.stdout
+    big = read_spec(tmp_path / "root" / "boxes" / "big.json")
+    assert big.secrets == {"HF_TOKEN": "ssm:/gpurun/pack-1/HF_TOKEN", "WANDB": "ssm:/team/wandb"}
+
+
 def test_what_runs_on_a_box_needs_nothing_newer_than_python_3_10(root: Path) -> None:
     newer = {"tomllib", "StrEnum", "UTC", "assert_never", "Self", "TaskGroup", "ExceptionGroup"}
     for path in (root / "agent" / "orchestrator").rglob("*.py"):

@@ -21,6 +21,7 @@ from orchestrator.box.process import (
     started_ticks,
     unpack_workdir,
 )
+from orchestrator.box.redact import Redactor
 from orchestrator.box.scan import checkpoints
 from orchestrator.box.spec import BoxSpec, JobSpec, parse_spec
 from orchestrator.box.work import last_words
@@ -122,11 +123,11 @@ def test_pipes_in_the_place_of_a_jobs_log_and_checkpoint_hold_nobody_up(tmp_path
     os.mkfifo(checkpoint / "trainer_state.json")
     with pytest.raises(OSError, match="log"):
         Process(place, ["true"], os.environ)
-    assert last_words(place.log) == ""
+    assert last_words(place.log, Redactor()) == ""
     assert checkpoints(place.folder, ["out"]) == frozenset()
 
 
 def test_a_jobs_last_words_cant_move_the_readers_cursor(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_bytes(b"\x1b]0;title\x07\x1b[2J oops\n")
-    assert last_words(log) == " ]0;title  [2J oops"
+    assert last_words(log, Redactor()) == " ]0;title  [2J oops"
