@@ -22,6 +22,7 @@ from orchestrator.ledger import Ledger
 from orchestrator.money import ZERO, cents_up, usd
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
+EXPIRED = "expired"
 STALE_AFTER = timedelta(hours=1)
 """After a run's expiry every enforcer has long ended its boxes: none of its lines can cost more
 than its worst case from then on."""
@@ -51,11 +52,17 @@ class Share:
     reserved: Mapping[str, Decimal] = field(default_factory=dict)
     """Open lines, at their worst case."""
     settled: Mapping[str, Decimal] = field(default_factory=dict)
-    whys: frozenset[str] = frozenset()
+    expired: frozenset[str] = frozenset()
+    """Lines that were settled at their worst case, for want of anybody who knew."""
 
     def is_stale(self, now: datetime) -> bool:
         """Whether lines are open that can't cost any more; nobody has said what they did cost."""
         return bool(self.reserved) and now > self.expires_at + STALE_AFTER
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether it may have cost less than is settled."""
+        return bool(self.expired)
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ class Budget:
     def settle_stale(self, run: str, now: datetime) -> BudgetEntry | None:
         """Close the lines of a run that nobody has ended at their worst case: by no guess."""
         share = self.shares[run]
-        return self.settle(run, share.reserved, now, "expired") if share.is_stale(now) else None
+        return self.settle(run, share.reserved, now, EXPIRED) if share.is_stale(now) else None
 
     def recap(self, cap_usd: Decimal, now: datetime) -> BudgetEntry | None:
         """Change the cap.
@@ -152,7 +159,7 @@ class Budget:
                 share,
                 reserved={k: v for k, v in share.reserved.items() if k not in entry.lines},
                 settled={**share.settled, **entry.lines},
-                whys=share.whys | {entry.why},
+                expired=_expired(share, entry),
             )
         return replace(self, shares={**self.shares, entry.run: share})
 
@@ -174,6 +181,12 @@ class Budget:
             hint=f"Raise it: gpurun budget {self.name} --cap {least}; or wait until a run of it "
             f"has ended: gpurun budget {self.name}",
         )
+
+
+def _expired(share: Share, entry: BudgetEntry) -> frozenset[str]:
+    """A settlement by the run's own log puts an earlier worst case right."""
+    lines = frozenset(entry.lines)
+    return share.expired | lines if entry.why == EXPIRED else share.expired - lines
 
 
 def check_name(name: str) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orchestrator.bill import Bill
+    from orchestrator.budgets import BudgetRow
     from orchestrator.plan import Plan
     from orchestrator.progress import JobView, RunRow, Snapshot
 
@@ -84,7 +85,9 @@ def _table(title: str, names: tuple[str, ...]) -> Table:
     return table
 
 
-_NUMBERS = frozenset({"$/h", "hours", "worst", "expected", "vCPU", "cost", "worst case", "USD"})
+_NUMBERS = frozenset(
+    {"$/h", "hours", "worst", "expected", "vCPU", "cost", "worst case", "USD", "reserved", "spent"}
+)
 
 
 def _plan_facts(plan: Plan) -> list[str]:
@@ -150,6 +153,22 @@ def bill_view(found: Bill) -> Group:
         f"cap {usd(found.cap_usd)} (S3 and transfer are reserved, but not metered here)"
     )
     return Group(table, Text(total))
+
+
+def budgets_view(rows: Sequence[BudgetRow]) -> Group:
+    """Each budget's sums, then one row for each of its runs."""
+    parts: list[RenderableType] = []
+    for row in rows:
+        title = (
+            f"Budget {row.name} · {usd(row.cap_usd)} · {usd(row.reserved_usd)} reserved, "
+            f"{usd(row.settled_usd)} spent, {usd(row.free_usd)} free · kept in {row.region}"
+        )
+        table = _table(title, ("run", "state", "reserved", "spent", "last box gone by (UTC)"))
+        for run in row.runs:
+            money = (usd(run.reserved_usd), usd(run.settled_usd))
+            table.add_row(run.run, run.state, *money, clock(run.expires_at))
+        parts.append(table if row.runs else Text(title))
+    return Group(*parts or [Text("No budgets. Make one: gpurun budget NAME --cap USD")])
 
 
 class Progress:

@@ -13,6 +13,7 @@ from orchestrator import results
 from orchestrator.aws import stack, sweep
 from orchestrator.aws.boxes import find_boxes
 from orchestrator.bill import Bill, bill
+from orchestrator.budget_log import find_budget
 from orchestrator.catalog import load_catalog
 from orchestrator.clock import SystemClock
 from orchestrator.console import Progress, bill_view, make_console, result_view
@@ -44,8 +45,13 @@ if TYPE_CHECKING:
     from orchestrator.settings import CloudName
 
 
-def begin(plan: Plan, console: Console) -> Opened:
-    """Put the run on record; on the local cloud, start the cloud first if need be."""
+def begin(plan: Plan, console: Console, *, budget: str | None = None) -> Opened:
+    """Put the run on record; on the local cloud, start the cloud first if need be.
+
+    Raises:
+        BudgetError: there is no such budget.
+        OverCap: the plan doesn't fit into what is free in it.
+    """
     settings = Settings()
     processes = False
     if plan.cloud == "local":
@@ -53,7 +59,10 @@ def begin(plan: Plan, console: Console) -> Opened:
         processes = state.driver == "process"
         console.print(f"local cloud at {state.url}, {state.driver} boxes")
     session = open_cloud(plan.cloud, plan.region)
-    bucket, record = start_run(session, plan, SystemClock(), boxes_are_processes=processes)
+    shared = find_budget(session, budget) if budget else None
+    bucket, record = start_run(
+        session, plan, SystemClock(), boxes_are_processes=processes, budget=shared
+    )
     console.print(f"run {record.run_id} is on record in {bucket.name}", soft_wrap=True)
     console.print(f"image {record.plan.ami_id} ({plan.ami_parameter})", soft_wrap=True)
     return Opened(session, bucket, record)

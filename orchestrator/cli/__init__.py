@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.aws import aws_app
+from orchestrator.cli.budget import show_budget
 from orchestrator.cli.cloud import cloud_app
-from orchestrator.cli.options import Cap, Cloud, Json, OnCloud, Run, Runbook, Stale, To
+from orchestrator.cli.options import Budget, Cap, Cloud, Json, OnCloud, Run, Runbook, Stale, To
 from orchestrator.errors import GpurunError, NotConfirmed
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(cloud_app, name="cloud")
+app.command("budget")(show_budget)
 app.add_typer(aws_app, name="aws")
 
 
@@ -55,6 +57,7 @@ def up(
     runbook: Runbook,
     cloud: OnCloud = Cloud.LOCAL,
     cap: Cap = None,
+    budget: Budget = None,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask before spending.")] = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return once every box is launched and armed.")
@@ -76,7 +79,7 @@ def up(
         _require_terminal(found.worst_case_usd)
         journey.check_credentials(found)
         _confirm(found.worst_case_usd)
-    opened = journey.begin(found, console)
+    opened = journey.begin(found, console, budget=budget)
     journey.go(opened, console, to=to, detach=detach, as_json=as_json)
 
 

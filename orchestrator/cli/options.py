@@ -37,6 +37,9 @@ Cap = Annotated[
     Decimal | None, typer.Option("--cap", parser=parse_usd, help="Spend at most this many USD.")
 ]
 To = Annotated[Path, typer.Option("--to", help="Folder that gets <run id>/…")]
+Budget = Annotated[
+    str | None, typer.Option("--budget", help="Share this budget's cap with its other runs.")
+]
 Stale = Annotated[
     bool, typer.Option("--allow-stale-prices", help="Plan on prices older than 180 days.")
 ]
