@@ -145,14 +145,16 @@ def result_view(snapshot: Snapshot) -> Group:
 def bill_view(found: Bill) -> Group:
     """The bill's lines, and their sum against the cap."""
     table = _table("Bill", ("box", "item", "detail", "hours", "USD"))
+    table.columns[2].no_wrap = False
     for line in found.lines:
-        hours = f"{line.hours.quantize(Decimal('0.0001')):f}"
+        hours = f"{line.hours.quantize(Decimal('0.0001')):f}" if line.hours else ""
         table.add_row(line.box, line.kind, line.detail, hours, f"{line.usd:f}")
     total = (
         f"total {usd(found.total_usd)}, reserved {usd(found.worst_case_usd)}, "
-        f"cap {usd(found.cap_usd)} (S3 and transfer are reserved, but not metered here)"
+        f"cap {usd(found.cap_usd)}; S3 is an upper estimate"
     )
-    return Group(table, Text(total))
+    loud = [Text(f"WARNING: {words}", "bold red") for words in found.warnings]
+    return Group(table, Text(total), *loud)
 
 
 def budgets_view(rows: Sequence[BudgetRow]) -> Group:

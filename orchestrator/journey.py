@@ -12,9 +12,7 @@ import httpx
 from orchestrator import results
 from orchestrator.aws import stack, sweep
 from orchestrator.aws.boxes import find_boxes
-from orchestrator.bill import Bill, bill
 from orchestrator.budget_log import find_budget
-from orchestrator.catalog import load_catalog
 from orchestrator.clock import SystemClock
 from orchestrator.console import Progress, bill_view, make_console, result_view
 from orchestrator.errors import (
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from orchestrator.aws.leftover import Leftover
+    from orchestrator.bill import Bill
     from orchestrator.plan import Plan
     from orchestrator.settings import CloudName
 
@@ -133,14 +132,7 @@ def run_bill(opened: Opened) -> Bill:
     """The run's bill from EC2's times and the log."""
     record, runner = opened.record, opened.runner()
     spans = run_spans(record, runner.log.read(), find_boxes(opened.session, record.run_id))
-    return bill(
-        spans,
-        load_catalog(),
-        record.region,
-        cap_usd=record.plan.cap_usd,
-        worst_case_usd=record.plan.worst_case_usd,
-        now=SystemClock().now(),
-    )
+    return runner.purse.bill(spans, SystemClock().now())
 
 
 def print_bill(opened: Opened, *, as_json: bool) -> None:

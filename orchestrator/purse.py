@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Literal
 
 from orchestrator import run
 from orchestrator.aws.bucket import Bucket
-from orchestrator.bill import BillLine, S3Use, listing_bytes, s3_line, s3_usd, writes_of
+from orchestrator.bill import (
+    Bill,
+    BillLine,
+    S3Use,
+    Span,
+    bill,
+    listing_bytes,
+    s3_line,
+    s3_usd,
+    writes_of,
+)
 from orchestrator.budget_log import BudgetLog
 from orchestrator.errors import ApiError
 from orchestrator.ledger import Ledger, LedgerEntry
@@ -160,6 +170,20 @@ class Purse:
         ended = [e.at for e in self.log.read() if e.kind is EventKind.CLEAN]
         watched = (ended[0] if ended else now) - self.record.created_at
         return int(max(watched.total_seconds(), 0) / LOOK_S[self.record.plan.cloud]) + 1
+
+    def bill(self, spans: Sequence[Span], now: datetime) -> Bill:
+        """What the run's boxes and its bucket have cost, against its cap."""
+        plan, (line, warnings) = self.record.plan, self.s3_line(now)
+        return bill(
+            spans,
+            self.catalog,
+            self.record.region,
+            cap_usd=plan.cap_usd,
+            worst_case_usd=plan.worst_case_usd,
+            now=now,
+            s3=line,
+            warnings=warnings,
+        )
 
     def s3_line(self, now: datetime) -> tuple[BillLine, tuple[str, ...]]:
         """The bill's line, as settled or as it would be now, and what must be said loudly."""

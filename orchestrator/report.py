@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import results
-from orchestrator.bill import bill
-from orchestrator.catalog import load_catalog
 from orchestrator.clock import SystemClock
 from orchestrator.progress import Snapshot, run_spans
 from orchestrator.render import render_text
@@ -32,14 +30,7 @@ def write_report(opened: Opened, to: Path, *, seen: Snapshot | None = None) -> P
         "report.html.j2",
         seen=seen,
         record=record,
-        bill=bill(
-            spans,
-            load_catalog(),
-            record.region,
-            cap_usd=record.plan.cap_usd,
-            worst_case_usd=record.plan.worst_case_usd,
-            now=now,
-        ),
+        bill=runner.purse.bill(spans, now),
         charts={job.name: chart for job in seen.jobs if (chart := _chart(opened, job.name))},
         now=now,
     )
