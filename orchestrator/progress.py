@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 from orchestrator import results
 from orchestrator.bill import Span, bill
+from orchestrator.plan import RESULTS
+from orchestrator.purse import ledger_of
 from orchestrator.run import Event, EventKind, RunRecord, has, last
 
 if TYPE_CHECKING:
@@ -158,6 +160,7 @@ def snapshot(
             one, catalog, record.region, cap_usd=Decimal(0), worst_case_usd=Decimal(0), now=now
         ).total_usd
 
+    s3 = ledger_of(record, events).settled.get(RESULTS, Decimal(0))
     boxes = tuple(
         _box_view(box, by_box.get(box.name), beats.get(box.name), usd(box.name), events, now)
         for box in record.plan.boxes
@@ -170,7 +173,7 @@ def snapshot(
         at=now,
         cap_usd=record.plan.cap_usd,
         worst_case_usd=record.plan.worst_case_usd,
-        spent_usd=sum((box.usd for box in boxes), Decimal(0)),
+        spent_usd=sum((box.usd for box in boxes), s3),
         boxes=boxes,
         jobs=tuple(_job_view(job, statuses.get(job.name)) for job in record.plan.jobs),
         alarms=alarms,
