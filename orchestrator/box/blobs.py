@@ -15,7 +15,9 @@ from typing import Any
 
 from orchestrator.box.allowance import OWN, REST, Allowance, Refused
 from orchestrator.box.parts import Changed, Paused, Stop
+from orchestrator.box.redact import Redactor, Withheld
 from orchestrator.box.regular import open_regular
+from orchestrator.box.scan import OWN as OWN_NAMES
 from orchestrator.box.scan import Found, Unit
 from orchestrator.box.store import Store
 
@@ -32,6 +34,9 @@ class Blobs:
     under: str
     """`jobs/<job>/blobs/`."""
     allowance: Allowance
+    redact: Redactor = field(default_factory=Redactor)
+    _held: dict[str, str | None] = field(default_factory=dict)
+    """The secret in each file that was read."""
     _there: dict[str, int] | None = None
     _hashes: dict[str, tuple[tuple[int, int, int], str]] = field(default_factory=dict)
     _begins: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -55,7 +60,7 @@ class Blobs:
     def bring(self, unit: Unit, *, own: bool, stop: Stop) -> dict[str, Entry]:
         """The unit's entries, once all of its bytes are in the bucket.
 
-        Raises Changed, Paused, Refused, StoreDown, OSError.
+        Raises Changed, Paused, Refused, Withheld, StoreDown, OSError.
         """
         total = sum(found.size for found in unit.files)
         if self.allowance.is_beyond(total):
@@ -81,6 +86,23 @@ class Blobs:
         if unit.checkpoint or found.size > APPENDED_BYTES or not self._only_grew(found):
             raise Changed(found.name)
         return replace(found, grows=True)
+
+    def fit_to_leave(self, found: Found, *, ends: bool) -> Found:
+        """As much of a file as may leave the box; of our own texts a copy without secrets.
+
+        Unless it `ends`, the beginning of a secret may be at its end. Raises Withheld, OSError.
+        """
+        if not self.redact.active:
+            return found
+        if variable := self.redact.name_in(found.name.encode("utf-8")):
+            raise Withheld(f"{self.redact.text(found.name)} (is named by {variable})")
+        if found.name in OWN_NAMES:
+            copy = found.path.with_name(f"public-{found.path.name}")
+            path, size = self.redact.publish(found.path, found.size, copy, ends=ends)
+            return replace(found, path=path, size=size)
+        if found.grows and not ends:
+            return replace(found, size=self.redact.clear_size(found.path, found.size))
+        return found
 
     def sweep(self, wanted: Sequence[str]) -> None:
         """Forget the parts of what isn't wanted any more. Raises StoreDown."""
@@ -121,10 +143,12 @@ class Blobs:
     def _hash(self, found: Found) -> str:
         seen, sha256 = self._hashes.get(found.name, (None, ""))
         if seen != found.stamp:
-            sha256 = hash_file(found.path, found.size)
-            if not found.grows and stamp(found.path) != found.stamp:
+            sha256, read, self._held[found.name] = self.redact.sha256(found.path, found.size)
+            if read < found.size or (not found.grows and stamp(found.path) != found.stamp):
                 raise Changed(found.name)
             self._hashes[found.name] = (found.stamp, sha256)
+        if variable := self._held.get(found.name):
+            raise Withheld(f"{found.name} (holds {variable})")
         return sha256
 
     def _only_grew(self, found: Found) -> bool:

@@ -20,17 +20,19 @@ from orchestrator.box.actions import (
     Report,
     Sync,
 )
+from orchestrator.box.allowance import Allowance
 from orchestrator.box.body import Body
 from orchestrator.box.deadline import Clock
 from orchestrator.box.install import install
 from orchestrator.box.process import Place
-from orchestrator.box.redact import Redactor
+from orchestrator.box.redact import Redactor, noted
 from orchestrator.box.scan import EVERYTHING
+from orchestrator.box.spec import BoxSpec
 from orchestrator.box.state import ENDED, Job, State
 from orchestrator.box.sync import Round, Syncer
 
 log = logging.getLogger("gpurun")
-LANES = ("install", "secrets", "fetch", "sync", "report", "listen", "stacks")
+LANES = ("install", "secrets", "fetch", "report", "listen", "stacks")
 Errand = Install | Prepare | ReadSecrets | Poll | Listen | Sync | Report | KeepStacks
 
 
@@ -45,6 +47,12 @@ class Host:
     booted_at: float
 
 
+def lanes_of(spec: BoxSpec) -> tuple[str, ...]:
+    """Each job has its own for its results: one that hangs or takes hours delays no other."""
+    syncs = (Sync(job.name, final=False, quick=quick) for job in spec.jobs for quick in (True, False))
+    return (*LANES, *(sync.lane for sync in syncs))
+
+
 class Errands:
     """Makes an action into work for its lane. What the work reads is fixed when it's made."""
 
@@ -56,8 +64,9 @@ class Errands:
         self.redact = Redactor()
         """Learns the jobs' secrets once they are read; all that leaves the box passes it."""
         self._places = {name: Place(host.root, name) for name in state.jobs}
+        allowance = Allowance(spec.upload_bytes, spec.upload_objects, tuple(state.jobs))
         self._syncers = {
-            name: Syncer(self._store, spec.run, name, place.folder)
+            name: Syncer(self._store, spec.run, name, place.folder, allowance, redact=self.redact)
             for name, place in self._places.items()
         }
         self._told: dict[str, dict[str, Any]] = {}
@@ -89,7 +98,7 @@ class Errands:
         if isinstance(action, KeepStacks):
             return "stacks", self._keep_stacks(state.jobs[action.job], now)
         if isinstance(action, Sync):
-            return "sync", self._sync(state.jobs[action.job], action, now)
+            return action.lane, self._sync(state.jobs[action.job], action, now)
         return "report", self._report(action, now)
 
     def _keep_stacks(self, job: Job, now: float) -> Callable[[], object]:
@@ -99,18 +108,26 @@ class Errands:
         return lambda: self._body.keep_stacks(place, pid, now)
 
     def _sync(self, job: Job, action: Sync, now: float) -> Callable[[], object]:
-        job.sync_began_at, job.synced_checkpoints = now, job.checkpoints
-        spec = self._state.spec
+        if action.quick:
+            job.quick_began_at = now
+        else:
+            job.sync_began_at, job.synced_checkpoints = now, job.checkpoints
+        spec, clock = self._state.spec, self._clock.now
+        turn_s = spec.loss_bound_s / 2
         round_ = Round(
             attempt=job.attempt,
             step=job.step,
             final=action.final,
             outcome=job.outcome,
-            status={**self._status(job, now), "state": job.outcome},
+            status={**self._status(job, now), "state": job.outcome, "reason": job.reason},
             results=EVERYTHING if job.keep_all else job.spec.results,
             now=now,
             quiet_s=min(2.0, spec.loss_bound_s / 4),
-            time_is_up=lambda: self._clock.now() > self._state.deadlines.flush_by,
+            time_is_up=lambda: clock() > self._state.deadlines.flush_by,
+            only_own=action.quick,
+            clock=clock,
+            commit_s=turn_s,
+            gives_way=lambda: not action.final and (bool(job.outcome) or clock() - now >= turn_s),
         )
         return lambda: self._syncers[job.name].sync(round_)
 
@@ -140,6 +157,7 @@ class Errands:
         status = job.status(self._state.spec.box, now)
         if not self._state.may_tell(job):  # its reason was cleaned before it was written down
             status["metrics"] = {}
+        status["reason"] = noted(job.words, job.withheld)
         cleaned: dict[str, Any] = self.redact.value(status)
         return cleaned
 

@@ -90,9 +90,16 @@ def _prepared(job: Job, outcome: Outcome, now: float) -> Job | None:
 
 def _synced(job: Job, action: Sync, outcome: Outcome, now: float) -> Job | None:
     value = outcome.value
+    if action.quick:
+        job.quick_after = now + (backoff_s(1) if outcome.error else 0.0)
+        return None
     if isinstance(value, Synced):
+        job.left_out = value.notes
+        if action.final and value.refused:
+            job.refuse(value.refused)
         job.manifest_seq, job.synced_at = value.seq, job.sync_began_at
-        if not action.final or value.whole:
+        job.withheld = value.withheld
+        if not action.final or value.whole or value.refused:
             job.sync_failures = 0
             job.state = job.outcome if action.final else job.state
             return job if action.final else None

@@ -10,7 +10,7 @@ from orchestrator.box.state import Job
 NAME = "agent.json"
 KEYS = (
     *("state", "reason", "outcome", "attempt", "failures", "exit_code", "prepared"),
-    *("started_at", "ended_at", "told", "keep_all", "manifest_seq", "synced_at"),
+    *("started_at", "ended_at", "told", "keep_all", "manifest_seq", "synced_at", "withheld"),
 )
 
 

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +23,11 @@ SHORTEST = 8
 BLOCK = 1 << 20
 # Beyond it only the value itself is looked for: weights are long, and each form is a pass.
 ALL_FORMS_BYTES = 64 << 20
+_SHOWN = 5
+
+
+class Withheld(Exception):
+    """A file holds a secret, or is named by one, and so isn't uploaded."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +197,17 @@ class Redactor:
         if len(data) < SHORTEST:
             return b""
         return next((form.mark for form in self._forms if form.data.startswith(data)), b"")
+
+
+def noted(reason: str, withheld: Sequence[str]) -> str:
+    """A job's reason, with what was left on the box."""
+    if not withheld:
+        return reason
+    shown = [
+        *withheld[:_SHOWN],
+        *([f"{len(withheld) - _SHOWN} more"] if withheld[_SHOWN:] else []),
+    ]
+    return "; ".join([*([reason] if reason else []), "not uploaded: " + ", ".join(shown)])
 
 
 def _forms(name: str, value: str) -> Iterator[_Form]:

@@ -73,9 +73,15 @@ class Job:
     """Complete checkpoints on the disk now."""
     synced_checkpoints: frozenset[str] = frozenset()
     """Those that the last sync was asked to take along."""
+    withheld: tuple[str, ...] = ()
+    """What stays on the box because a secret is in it, in words."""
     sync_began_at: float = 0.0
     sync_after: float = 0.0
     sync_failures: int = 0
+    quick_began_at: float = 0.0
+    quick_after: float = 0.0
+    left_out: tuple[str, ...] = ()
+    """What its last sync didn't take along, in words."""
     manifest_seq: int | None = None
     synced_at: float | None = None
 
@@ -104,6 +110,11 @@ class Job:
         elif not self.frozen:
             self.frozen, self.frozen_stop_at = why, steady
 
+    def refuse(self, why: str) -> None:
+        """Not all that it made could be kept, nor ever will be."""
+        self.outcome = FAILED if self.outcome == DONE else self.outcome
+        self.reason = f"{self.reason}; {why}" if self.reason else why
+
     def take(self, status: dict[str, Any]) -> None:
         """Be what an earlier life of this job said it was."""
         for key in TOLD:
@@ -112,9 +123,16 @@ class Job:
 
     def status(self, box: str, now: float) -> dict[str, Any]:
         """status.json of the job."""
-        return {"job": self.name, "box": box, "at": now} | {
-            key: getattr(self, key) for key in TOLD
-        }
+        told = {key: getattr(self, key) for key in TOLD}
+        return {"job": self.name, "box": box, "at": now} | told | {"reason": self.words}
+
+    @property
+    def words(self) -> str:
+        """Why it is where it is; else, what is left out of its results."""
+        if self.reason or not self.left_out:
+            return self.reason
+        more = f", and {len(self.left_out) - 1} more" if len(self.left_out) > 1 else ""
+        return f"left out: {self.left_out[0]}{more}"
 
 
 @dataclass

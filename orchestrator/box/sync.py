@@ -12,15 +12,16 @@ import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.box.allowance import USED_UP, Allowance, Refused
-from orchestrator.box.blobs import Blobs, Entry
+from orchestrator.box.blobs import Blobs, Entry, named
 from orchestrator.box.commits import Commits, Saying, Unverified
 from orchestrator.box.parts import Changed, Paused, never
-from orchestrator.box.scan import OWN, Unit, checkpoint_of, scan
+from orchestrator.box.redact import Redactor, Withheld, noted
+from orchestrator.box.scan import OWN, Unit, again, checkpoint_of, scan
 from orchestrator.box.store import Store, StoreDown
 from orchestrator.box.streams import STREAMS, streams
 
@@ -39,6 +40,8 @@ class Synced:
     notes: tuple[str, ...]
     refused: str = ""
     """Why the final sync can't ever be whole."""
+    withheld: tuple[str, ...] = ()
+    """What stays on the box because a secret is in it, in words; it doesn't count as missing."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,8 @@ class Round:
     quiet_s: float
     """How long a file that isn't a log must have rested to be taken along before the end."""
     time_is_up: Callable[[], bool]
-    own: bool | None = None
-    """Only the job's own log and metrics, or only the rest; None: both."""
+    only_own: bool = False
+    """Only the job's own log and metrics, beside a round that takes its time."""
     clock: Callable[[], float] | None = None
     commit_s: float = math.inf
     """How long what has arrived may wait for the rest before a manifest names it."""
@@ -68,9 +71,6 @@ class Round:
     @property
     def saying(self) -> Saying:
         return Saying(self.attempt, self.step, self.now, self.outcome, self.status)
-
-    def takes(self, unit: Unit) -> bool:
-        return self.own is None or self.own == is_own(unit)
 
     def is_over(self) -> bool:
         return self.time_is_up() or self.gives_way()
@@ -104,21 +104,25 @@ class Syncer:
     job: str
     folder: Path
     allowance: Allowance = field(default_factory=Allowance)
+    redact: Redactor = field(default_factory=Redactor)
+    _withheld: dict[str, str] = field(default_factory=dict)
     _entries: dict[str, Entry] = field(default_factory=dict)
     """What the next manifest will name."""
     _known: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _recalling: threading.Lock = field(default_factory=threading.Lock)
+    _own: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._blobs = Blobs(self.store, f"jobs/{self.job}/blobs/", self.allowance)
+        under = f"jobs/{self.job}/blobs/"
+        self._blobs = Blobs(self.store, under, self.allowance, self.redact)
         self._commits = Commits(self.store, self.run, self.job, self.allowance)
 
     def sync(self, round_: Round) -> Synced:
         """Raises StoreDown, Unverified."""
         self._recall()
         units, notes = scan(self.folder, round_.results)
-        mine = [unit for unit in units if round_.takes(unit)]
+        mine = [unit for unit in units if is_own(unit) or not round_.only_own]
         self._begin(mine, round_)
         tally = _Tally(committed_at=_time(round_))
         self._work_off(mine, round_, tally)
@@ -131,7 +135,8 @@ class Syncer:
         for_good = round_.final and tally.refused and not tally.waits
         refused = f"{USED_UP}; left out: {tally.refused[0]}" if for_good else ""
         seq = self._commits.seq or None
-        return Synced(seq, tally.whole, (*notes, *tally.notes), refused)
+        withheld = tuple(sorted(self._withheld.values()))
+        return Synced(seq, tally.whole, (*notes, *tally.notes), refused, withheld)
 
     def _recall(self) -> None:
         with self._recalling:
@@ -144,13 +149,12 @@ class Syncer:
         """Drop what is gone from the disk, and keep what was committed of the rest."""
         with self._lock:
             kept = {name: it for unit in units for name, it in self._kept(unit).items()}
-            others = {} if round_.own is None else self._beside(own=not round_.own)
-            self._entries = others | kept
-        if round_.own is not True:
+            self._entries = kept | (self._not_own() if round_.only_own else {})
+        if not round_.only_own:
             self._blobs.sweep([self._blobs.hash_of(f.name) for unit in units for f in unit.files])
 
-    def _beside(self, *, own: bool) -> dict[str, Entry]:
-        return {name: it for name, it in self._entries.items() if (name in OWN) == own}
+    def _not_own(self) -> dict[str, Entry]:
+        return {name: entry for name, entry in self._entries.items() if name not in OWN}
 
     def _kept(self, unit: Unit) -> dict[str, Entry]:
         """What was said of a unit before; of a checkpoint with other files by now, nothing."""
@@ -175,21 +179,24 @@ class Syncer:
                 if STREAMS == 1:
                     self._commit_meanwhile(round_, tally)
 
-        pool = streams(STREAMS)
+        pool, hangs = streams(STREAMS), False
         working = [pool.submit(work) for _ in range(STREAMS)]
         while wait(working, timeout=LOOK_S).not_done:
             self._commit_meanwhile(round_, tally)
             if round_.time_is_up():  # whatever hangs must not cost what is there
-                tally.waits = True
+                tally.waits = hangs = True
                 break
-        pool.shutdown(wait=not tally.waits, cancel_futures=True)
+        pool.shutdown(wait=not hangs, cancel_futures=True)
         for future in working:
             if future.done() and not future.cancelled():
                 future.result()
 
     def _bring(self, unit: Unit, round_: Round, tally: _Tally) -> None:
         try:
-            listed = self._unit(unit, round_)
+            if is_own(unit):
+                self._bring_own(unit, round_)
+            else:
+                self._take(unit, self._unit(unit, round_))
         except (Changed, Paused, FileNotFoundError):
             tally.waits = True
         except Refused as error:
@@ -198,17 +205,36 @@ class Syncer:
             tally.failure = error
         except OSError as error:  # one file that can't be read must not cost the others
             tally.unread.append(f"{unit.files[0].name}: {error.strerror or error}")
-        else:
-            with self._lock:
-                self._entries = self._entries | listed
+        except Withheld as error:
+            self._leave_out(unit, str(error))
+
+    def _bring_own(self, unit: Unit, round_: Round) -> None:
+        """Both rounds bring these: one at a time, as they are now, or the older would win."""
+        with self._own:
+            newest = tuple(found for it in unit.files if (found := again(it)))
+            if newest:
+                self._take(unit, self._unit(replace(unit, files=newest), round_))
+
+    def _take(self, unit: Unit, listed: dict[str, Entry]) -> None:
+        with self._lock:
+            self._withheld.pop(named(unit), None)
+            self._entries = self._entries | listed
+
+    def _leave_out(self, unit: Unit, why: str) -> None:
+        """Also what was committed of it before: that isn't the result any more."""
+        names = {found.name for found in unit.files}
+        with self._lock:
+            self._withheld[named(unit)] = why
+            self._entries = {name: it for name, it in self._entries.items() if name not in names}
 
     def _unit(self, unit: Unit, round_: Round) -> dict[str, Entry]:
         files = unit.files
         if not (unit.marked or round_.final):
             rest = round_.now, round_.quiet_s
             files = tuple(self._blobs.at_rest(found, unit, *rest) for found in files)
-        still = Unit(files, unit.checkpoint, unit.marked)
-        listed = self._blobs.bring(still, own=is_own(unit), stop=round_.is_over)
+        files = tuple(self._blobs.fit_to_leave(found, ends=round_.final) for found in files)
+        unit = replace(unit, files=files)
+        listed = self._blobs.bring(unit, own=is_own(unit), stop=round_.is_over)
         if unit.checkpoint and not self._is_still(unit, round_):
             raise Changed(unit.checkpoint)
         return listed
@@ -237,7 +263,9 @@ class Syncer:
 
     def _complete(self, round_: Round) -> None:
         try:
-            self._commits.complete(round_.saying, self._blobs.seen())
+            reason = noted(str(round_.status.get("reason", "")), sorted(self._withheld.values()))
+            saying = replace(round_.saying, status=round_.status | {"reason": reason})
+            self._commits.complete(saying, self._blobs.seen())
         except Unverified:
             self._blobs.doubt()
             raise
