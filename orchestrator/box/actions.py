@@ -72,10 +72,18 @@ class KeepStacks:
 
 @dataclass(frozen=True)
 class Sync:
-    """Commit a job's results (lane `sync`); `final`: nothing will be written any more."""
+    """Commit a job's results (a lane of its own); `final`: nothing will be written any more.
+
+    `quick`: only its log and metrics, while a round of all its results takes its time.
+    """
 
     job: str
     final: bool
+    quick: bool = False
+
+    @property
+    def lane(self) -> str:
+        return f"{'quick' if self.quick else 'sync'} {self.job}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from orchestrator.box.actions import Action, Mark, PowerOff, ReadSecrets, Report
 from orchestrator.box.body import Body
 from orchestrator.box.deadline import Clock
 from orchestrator.box.decide import decide, keeps_all, verdict
-from orchestrator.box.errands import LANES, Errands, Host
+from orchestrator.box.errands import Errands, Host, lanes_of
 from orchestrator.box.fold import fold
 from orchestrator.box.install import python_of
 from orchestrator.box.lanes import Lane, Outcome
@@ -40,7 +40,7 @@ class Agent:
         self._spec, self._host, self._clock = spec, host, clock
         self._body = body = body or Body()
         self._wake = threading.Event()
-        self._lanes: dict[str, Lane] = {name: body.lane(name, self._wake) for name in LANES}
+        self._lanes: dict[str, Lane] = {n: body.lane(n, self._wake) for n in lanes_of(spec)}
         self._state = State.of(spec)
         self._errands = Errands(self._state, host, clock, body)
         self._places = {name: Place(host.root, name) for name in self._state.jobs}

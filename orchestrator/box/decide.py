@@ -232,12 +232,22 @@ def _secrets_again(state: State, now: float) -> Iterator[Action]:
 
 
 def _syncs(state: State, now: float) -> Iterator[Action]:
-    if "sync" in state.busy:
-        return
-    due = [job for job in state.jobs.values() if _sync_due(state, job, now)]
-    due.sort(key=lambda job: (not job.outcome, job.sync_began_at))
-    if due:
-        yield Sync(due[0].name, final=bool(due[0].outcome))
+    """Each job by itself: what one has to upload never keeps another waiting."""
+    jobs = sorted(state.jobs.values(), key=lambda job: (not job.outcome, job.sync_began_at))
+    for job in jobs:
+        sync = Sync(job.name, final=bool(job.outcome))
+        quick = Sync(job.name, final=False, quick=True)
+        if sync.lane not in state.busy:
+            if _sync_due(state, job, now):
+                yield sync
+        elif quick.lane not in state.busy and _quick_due(state, job, now):
+            yield quick
+
+
+def _quick_due(state: State, job: Job, now: float) -> bool:
+    """A round of everything is under way for so long that new lines would wait too long."""
+    began_at = max(job.sync_began_at, job.quick_began_at)
+    return now >= job.quick_after and now - began_at >= state.spec.loss_bound_s / 2
 
 
 def _sync_due(state: State, job: Job, now: float) -> bool:
@@ -264,6 +274,9 @@ def _report(state: State, phase: str, now: float) -> Iterator[Action]:
 
 def _leave(state: State, now: float) -> Iterator[Action]:
     """Say goodbye, then power off; nothing said can hold the box beyond its power-off time."""
+    half_way = (state.deadlines.flush_by + state.deadlines.poweroff_at) / 2
+    if now < half_way and any(lane.startswith("sync ") for lane in state.busy):
+        return  # what has gone up is being committed
     gave_up = state.off_tries >= OFF_TRIES and now >= state.deadlines.flush_by
     if state.off_reported or gave_up or now >= state.deadlines.poweroff_at:
         yield PowerOff()

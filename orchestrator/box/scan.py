@@ -23,6 +23,9 @@ CHECKPOINT = re.compile(r"checkpoint-\d+")
 MARKER = "trainer_state.json"
 OWN = ("metrics.jsonl", "log.txt", "stacks.txt")
 GROWING = (".jsonl", ".log")
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".ckpt")
+SMALL = 32 << 20
+"""Bytes that are uploaded in no time."""
 EVERYTHING = (".",)
 """As results: the whole work folder."""
 DEPTH = 4
@@ -58,7 +61,7 @@ class Unit:
 
 
 def scan(job_dir: Path, results: Iterable[str]) -> tuple[list[Unit], list[str]]:
-    """Log and metrics first, then the newest checkpoints, then the rest, small files first.
+    """In the order in which to save them: metrics and log, the newest checkpoint, the weights.
 
     The second list says in words what was refused.
     """
@@ -71,6 +74,11 @@ def scan(job_dir: Path, results: Iterable[str]) -> tuple[list[Unit], list[str]]:
             name = f"work/{found.name}" if found.name in OWN else found.name
             files.setdefault(name, replace(found, name=name))
     return _units(files, job_dir / "work", notes), notes
+
+
+def again(found: Found) -> Found | None:
+    """The same file as it is now; None once it's gone."""
+    return _found(found.path, found.name)
 
 
 def missing(job_dir: Path, results: Iterable[str]) -> tuple[str, ...]:
@@ -122,9 +130,24 @@ def _units(files: dict[str, Found], work: Path, notes: list[str]) -> list[Unit]:
     notes += [f"{name}: an incomplete checkpoint, not kept" for name in folders.keys() - taken]
     whole = [Unit(tuple(folders[name]), name, name in marked) for name in folders if name in taken]
     whole.sort(key=lambda unit: -int(str(unit.checkpoint).rpartition("-")[2]))
-    singles.sort(key=lambda unit: unit.files[0].size)
-    own = [unit for unit in singles if unit.files[0].name in OWN]
-    return [*own, *whole, *(unit for unit in singles if unit not in own)]
+    newest = {Path(str(unit.checkpoint)).parent: unit.checkpoint for unit in reversed(whole)}
+    order = [unit.checkpoint for unit in whole]
+    return sorted([*singles, *whole], key=lambda unit: _worth(unit, {*newest.values()}, order))
+
+
+def _worth(unit: Unit, newest: set[str | None], order: list[str | None]) -> tuple[int, int]:
+    """What goes first when time is short: what a run can go on from, then what it says, then all.
+
+    Metrics and logs cost next to nothing and go along at once, unless they are huge.
+    """
+    found = unit.files[0]
+    if unit.checkpoint:
+        return (1 if unit.checkpoint in newest else 4), order.index(unit.checkpoint)
+    if found.name in OWN:
+        return (0, OWN.index(found.name)) if found.size <= SMALL else (5, found.size)
+    if found.path.suffix in WEIGHTS:
+        return 2, found.size
+    return (3 if found.size <= SMALL else 5), found.size
 
 
 def _has_marker(files: list[Found]) -> bool:

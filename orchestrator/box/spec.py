@@ -76,6 +76,9 @@ class BoxSpec:
     spot: bool = False
     secrets: dict[str, str] = field(default_factory=dict)
     """Where each secret variable of the jobs is kept: `ssm:/path` or `secretsmanager:name`."""
+    upload_bytes: int | None = None
+    """Its share of what the run may put into S3; None: no limit."""
+    upload_objects: int | None = None
 
 
 def read_spec(path: Path) -> BoxSpec:
@@ -107,6 +110,8 @@ def parse_spec(data: dict[str, Any]) -> BoxSpec:
         cloud_at=float(data.get("cloud_at", data["poweroff_at"])),
         spot=bool(data.get("spot", False)),
         secrets=dict(data.get("secrets", {})),
+        upload_bytes=_whole(data.get("upload_bytes")),
+        upload_objects=_whole(data.get("upload_objects")),
     )
 
 
@@ -116,6 +121,10 @@ def inside(path: str) -> PurePosixPath:
     if not path or pure.is_absolute() or ".." in pure.parts or "\0" in path:
         raise ValueError(f"{path!r} leaves its folder")
     return pure
+
+
+def _whole(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def _pins(name: str, item: dict[str, Any]) -> Pins:

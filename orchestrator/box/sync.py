@@ -233,8 +233,8 @@ class Syncer:
             rest = round_.now, round_.quiet_s
             files = tuple(self._blobs.at_rest(found, unit, *rest) for found in files)
         files = tuple(self._blobs.fit_to_leave(found, ends=round_.final) for found in files)
-        unit = replace(unit, files=files)
-        listed = self._blobs.bring(unit, own=is_own(unit), stop=round_.is_over)
+        fit = replace(unit, files=files)
+        listed = self._blobs.bring(fit, own=is_own(unit), stop=round_.is_over)
         if unit.checkpoint and not self._is_still(unit, round_):
             raise Changed(unit.checkpoint)
         return listed
@@ -242,7 +242,7 @@ class Syncer:
     def _is_still(self, unit: Unit, round_: Round) -> bool:
         """The checkpoint has the very files that were hashed: none came, went or changed."""
         units, _ = scan(self.folder, round_.results)
-        now = {again.checkpoint: again for again in units if again.checkpoint}
+        now = {seen.checkpoint: seen for seen in units if seen.checkpoint}
         same = now.get(unit.checkpoint or "")
         return same is not None and {f.name: f.stamp for f in same.files} == {
             f.name: f.stamp for f in unit.files

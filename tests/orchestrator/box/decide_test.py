@@ -126,7 +126,7 @@ def test_a_sync_that_failed_waits_and_a_second_one_never_starts_beside_the_first
     state = box({"name": "a"})
     job = running(state)
     job.alive, job.outcome, job.state = False, "done", "syncing"
-    state.busy = frozenset({"sync"})
+    state.busy = frozenset({"sync a"})
     assert actions(state) == []
     state.busy, job.sync_after = frozenset(), T0 + 4
     assert actions(state, T0 + 3) == []
@@ -222,8 +222,35 @@ def test_a_box_leaves_in_time_even_if_a_job_is_not_flushed() -> None:
     state = box({"name": "a"})
     job = running(state)
     job.alive, job.outcome, job.state = False, "cut", "syncing"
-    state.busy = frozenset({"sync"})
-    assert actions(state, state.deadlines.flush_by) == [Report("off", log=True)]
+    state.busy = frozenset({"sync a"})
+    assert actions(state, state.deadlines.flush_by) == []
+    half_way = (state.deadlines.flush_by + OFF) / 2
+    assert actions(state, half_way) == [Report("off", log=True)]
+    assert actions(state, OFF) == [PowerOff()]
+
+
+def syncs(state: State, now: float) -> list[Action]:
+    return [action for action in actions(state, now) if isinstance(action, Sync)]
+
+
+def test_new_lines_are_committed_in_time_while_a_long_upload_of_the_same_job_goes_on() -> None:
+    state = box({"name": "a"}, {"name": "b"})
+    running(state)
+    state.busy = frozenset({"sync a"})
+    assert syncs(state, T0 + 149) == []
+    assert syncs(state, T0 + 150) == [Sync("a", final=False, quick=True)]
+    state.jobs["a"].quick_began_at = T0 + 150
+    assert syncs(state, T0 + 299) == []
+    state.busy = frozenset({"sync a", "quick a"})
+    assert syncs(state, T0 + 300) == []
+
+
+def test_what_one_job_uploads_keeps_no_other_job_waiting() -> None:
+    state = box({"name": "a"}, {"name": "b"})
+    a, _ = running(state), running(state, "b")
+    a.alive, a.outcome, a.state = False, "done", "syncing"
+    state.busy = frozenset({"sync a", "quick a"})
+    assert syncs(state, T0 + 150) == [Sync("b", final=False)]
 
 
 @pytest.mark.parametrize(
