@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -110,6 +111,7 @@ class Launching(Places):
                 f"Your requested instance type ({asked['InstanceType']}) is not supported in "
                 f"your requested Availability Zone ({subnet.zone}).",
             )
+        self._check_spot_price(asked, subnet.zone)
         public = nic.get("AssociatePublicIpAddress", subnet.public_by_default)
         return _Order(asked, subnet, groups or self._default_group(subnet.vpc_id), public, arn)
 
@@ -155,6 +157,19 @@ class Launching(Places):
         except CatalogError as unknown:
             raise Refused("Unsupported", f"The model can't bill it: {unknown.message}") from None
 
+    def _check_spot_price(self, asked: Json, zone: str) -> None:
+        """A limit below the price of today is refused."""
+        if not _is_spot(asked):
+            return
+        most = asked["InstanceMarketOptions"].get("SpotOptions", {}).get("MaxPrice")
+        price = self._spot_price(asked["InstanceType"], zone)
+        if most is not None and price is not None and Decimal(most) < price:
+            raise Refused(
+                "SpotMaxPriceTooLow",
+                f"Your Spot request price of {most} is lower than the minimum required Spot "
+                f"request fulfillment price of {price}.",
+            )
+
     def _subnet_of(self, subnet_id: str | None, asked: Json) -> Subnet:
         if subnet_id:
             return self._account.find(self._region.subnets, "subnet", subnet_id)
@@ -175,7 +190,7 @@ class Launching(Places):
     def _granted(self, asked: Json, zone: str) -> int:
         """How many of those asked for may start now."""
         name, at_least = asked["InstanceType"], asked["MinCount"]
-        spot = asked.get("InstanceMarketOptions", {}).get("MarketType") == "spot"
+        spot = _is_spot(asked)
         room = self._under_quota(name, at_least, spot=spot)
         limit = self._rules.capacity.get((name, zone))
         if limit is not None:
@@ -212,7 +227,7 @@ class Launching(Places):
     def _make(self, order: _Order) -> Instance:
         account, asked, subnet = self._account, order.asked, order.subnet
         specs = asked.get("TagSpecifications", ())
-        spot = asked.get("InstanceMarketOptions", {}).get("MarketType") == "spot"
+        spot = _is_spot(asked)
         number = len(account.instances) + 1
         address = f"{number // 250 % 250}.{number % 250 + 1}"
         instance = Instance(
@@ -279,6 +294,10 @@ class Launching(Places):
             )
             self._region.volumes[volume.id] = volume
             instance.devices[device] = volume.id
+
+
+def _is_spot(asked: Json) -> bool:
+    return bool(asked.get("InstanceMarketOptions", {}).get("MarketType") == "spot")
 
 
 @cache

@@ -131,6 +131,7 @@ class Vpcs(Service):
         *,
         SubnetId: str,
         Groups: Sequence[str] = (),
+        Description: str = "",
         TagSpecifications: Iterable[Any] = (),
     ) -> Json:
         """A loose one, which our code never makes: somebody else's, or left by a service."""
@@ -143,6 +144,7 @@ class Vpcs(Service):
             subnet_id=SubnetId,
             zone=subnet.zone,
             groups=list(Groups),
+            about=Description,
         )
         self._region.interfaces[nic.id] = nic
         return {"NetworkInterface": nic.describe()}

@@ -186,14 +186,20 @@ class Ways(Vpcs):
     def _delete_endpoint(self, endpoint: Endpoint) -> None:
         for table in self._region.tables.values():
             table.routes = {to: way for to, way in table.routes.items() if way != endpoint.id}
-        if not self._rules.endpoint_s:
+        if not self._rules.endpoint_linger_s:
             del self._region.endpoints[endpoint.id]
             return
         endpoint.state = "deleting"
-        self._account.timeline.after(self._rules.endpoint_s, lambda: self._forget(endpoint.id))
+        self._account.timeline.after(
+            self._rules.endpoint_linger_s, lambda: self._forget(endpoint.id)
+        )
 
     def _forget(self, endpoint_id: str) -> None:
         self._region.endpoints.pop(endpoint_id, None)
+
+    def describe_nat_gateways(self, *, Filter: Iterable[Any] = ()) -> Json:
+        """Nobody makes any here."""
+        return {"NatGateways": []}
 
     def _gateway(self, name: str) -> Gateway:
         return self._account.find(self._region.gateways, "internet-gateway", name)

@@ -117,6 +117,20 @@ class Iam(Service):
         attached = [{"PolicyArn": arn} for arn in self._role(RoleName).attached]
         return {"AttachedPolicies": attached, "IsTruncated": False}
 
+    def attach_role_policy(self, *, RoleName: str, PolicyArn: str) -> Json:
+        self._role(RoleName).attached[PolicyArn] = {"Statement": []}
+        return {}
+
+    def detach_role_policy(self, *, RoleName: str, PolicyArn: str) -> Json:
+        if self._role(RoleName).attached.pop(PolicyArn, None) is None:
+            raise _no_entity(f"Policy {PolicyArn} was not found.")
+        return {}
+
+    def list_instance_profiles_for_role(self, *, RoleName: str) -> Json:
+        name = self._role(RoleName).name
+        found = [p for p in self._account.profiles.values() if name in p.roles]
+        return {"InstanceProfiles": [self._describe(p) for p in found], "IsTruncated": False}
+
     def create_instance_profile(
         self, *, InstanceProfileName: str, Path: str = "/", Tags: Iterable[Any] = ()
     ) -> Json:

@@ -144,9 +144,14 @@ class S3(Buckets):
         for key in sorted(key for key in bucket.objects if key.startswith(Prefix)):
             versions = bucket.objects[key]
             for version in reversed(versions):
-                row = {"Key": key, "VersionId": version.id, "IsLatest": version is versions[-1]}
+                row: Json = {
+                    "Key": key,
+                    "VersionId": version.id,
+                    "IsLatest": version is versions[-1],
+                }
                 kind = "DeleteMarkers" if version.data is None else "Versions"
-                rows[kind].append(row | {"LastModified": version.at})
+                row["LastModified"], row["Size"] = version.at, len(version.data or b"")
+                rows[kind].append(row)
         return {name: found for name, found in rows.items() if found}
 
     def delete_object(

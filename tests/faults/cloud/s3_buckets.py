@@ -73,6 +73,16 @@ class Buckets(Service):
     def put_public_access_block(self, **asked: Any) -> Json:
         return self._set("public_access_block", **asked)
 
+    def get_public_access_block(self, *, Bucket: str, ExpectedBucketOwner: str = "") -> Json:
+        found = self._bucket(Bucket, ExpectedBucketOwner).settings.get("public_access_block")
+        if found is None:
+            raise Refused(
+                "NoSuchPublicAccessBlockConfiguration",
+                "The public access block configuration was not found",
+                404,
+            )
+        return dict(found)
+
     def put_bucket_encryption(self, **asked: Any) -> Json:
         return self._set("encryption", **asked)
 
@@ -89,7 +99,7 @@ class Buckets(Service):
         policy = self._bucket(Bucket, ExpectedBucketOwner).settings.get("policy")
         if policy is None:
             raise Refused("NoSuchBucketPolicy", "The bucket policy does not exist", 404)
-        return policy
+        return dict(policy)
 
     def _set(self, name: str, *, Bucket: str, ExpectedBucketOwner: str = "", **value: Any) -> Json:
         self._bucket(Bucket, ExpectedBucketOwner).settings[name] = value

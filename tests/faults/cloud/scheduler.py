@@ -278,8 +278,13 @@ def _to_dead_letters(account: Account, schedule: Schedule, wrong: Refused) -> No
     if queue is None or role is None:
         return
     if policy.allows(role.documents, "sqs:SendMessage", arn, {}):
-        code, text = wrong.code, f"{wrong.code}: {wrong.message}"
-        queue.send(target.get("Input") or "{}", {"ERROR_CODE": code, "ERROR_MESSAGE": text})
+        said = {
+            "ERROR_CODE": wrong.code,
+            "ERROR_MESSAGE": wrong.message,
+            "SCHEDULE_ARN": schedule.arn,
+            "TARGET_ARN": target["Arn"],
+        }
+        queue.send(target.get("Input") or "{}", said)
 
 
 def _done(account: Account, schedule: Schedule) -> None:

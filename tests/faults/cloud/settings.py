@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from orchestrator.localcloud.rules.settings import (
     G_AND_VT_ON_DEMAND,
+    G_AND_VT_SPOT,
     P_ON_DEMAND,
     STANDARD_ON_DEMAND,
 )
 
 # The spot quota that stands beside each on-demand quota.
 SPOT_QUOTAS = {
-    G_AND_VT_ON_DEMAND: "L-3819A6DF",
+    G_AND_VT_ON_DEMAND: G_AND_VT_SPOT,
     STANDARD_ON_DEMAND: "L-34B43A08",
     P_ON_DEMAND: "L-7212CCBC",
 }
@@ -35,8 +36,10 @@ class ModelRules:
     """Age a role must have before EventBridge Scheduler can assume it."""
     boot_s: float = 0.0
     shutdown_s: float = 0.0
-    endpoint_s: float = 0.0
-    """How long a deleted VPC endpoint stays `deleting`, in its VPC's way."""
+    endpoint_linger_s: float = 0.0
+    """How long a deleted VPC endpoint is still `deleting`, in its VPC's way."""
+    queue_linger_s: float = 0.0
+    """How long a deleted queue is still listed."""
     schedule_delay_s: float = 0.0
     """How long after its time a schedule fires; AWS promises less than 60."""
     invisible_s: float = 0.0

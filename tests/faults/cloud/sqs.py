@@ -62,7 +62,7 @@ class Sqs(Service):
         place, account = self._region.name, self._account.id
         queues[QueueName] = Queue(
             name=QueueName,
-            url=f"https://sqs.{place}.amazonaws.com/{account}/{QueueName}",
+            url=self._url(QueueName),
             arn=f"arn:aws:sqs:{place}:{account}:{QueueName}",
             attributes=wanted,
             tags=dict(tags or {}),
@@ -86,7 +86,8 @@ class Sqs(Service):
         return {}
 
     def list_queues(self, *, QueueNamePrefix: str = "", MaxResults: int = 1000) -> Json:
-        found = [q.url for q in self._region.queues.values() if q.name.startswith(QueueNamePrefix)]
+        names = [*self._region.queues, *self._ghosts()]
+        found = {self._url(name) for name in names if name.startswith(QueueNamePrefix)}
         return {"QueueUrls": sorted(found)} if found else {}
 
     def list_queue_tags(self, *, QueueUrl: str) -> Json:
@@ -133,6 +134,14 @@ class Sqs(Service):
         del self._region.queues[queue.name]
         self._region.queues_deleted[queue.name] = self._account.timeline.time()
         return {}
+
+    def _ghosts(self) -> list[str]:
+        """Names of deleted queues that are still listed."""
+        since = self._account.timeline.ago(self._rules.queue_linger_s)
+        return [name for name, at in self._region.queues_deleted.items() if at > since]
+
+    def _url(self, name: str) -> str:
+        return f"https://sqs.{self._region.name}.amazonaws.com/{self._account.id}/{name}"
 
     def _at(self, url: str) -> Queue:
         return self._named(url.rpartition("/")[2])

@@ -175,6 +175,7 @@ class Interface(Thing):
     instance_id: str | None = None
     private_ip: str = ""
     public_ip: str | None = None
+    about: str = ""
 
     @property
     def status(self) -> str:
@@ -187,6 +188,8 @@ class Interface(Thing):
             "SubnetId": self.subnet_id,
             "AvailabilityZone": self.zone,
             "Status": self.status,
+            "InterfaceType": "interface",
+            "Description": self.about,
             "PrivateIpAddress": self.private_ip,
             "Groups": [{"GroupId": group} for group in self.groups],
             "TagSet": tag_list(self.tags),
