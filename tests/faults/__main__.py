@@ -1,0 +1,55 @@
+"""`make faults`: all single faults, then thousands of sampled pairs and triples, seeded."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+from tests.faults import search
+
+
+def main() -> int:
+    """0 when every promise held; each failure is printed with the command that replays it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--samples", type=int, default=5000, help="pairs and triples to draw")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--replay", help="a printed schedule, to live through once more")
+    options = parser.parse_args()
+    if options.replay:
+        return _replay(options.replay)
+    bad = _all("single faults", list(map(lambda f: (f,), search.singles())), options.workers)
+    drawn = list(search.samples(options.samples, options.seed))
+    bad += _all(f"pairs and triples, seed {options.seed}", drawn, options.workers)
+    return 1 if bad else 0
+
+
+def _all(name: str, schedules: list[tuple[search.Fault, ...]], workers: int) -> int:
+    began, bad = time.monotonic(), 0
+    kinds = Counter(fault.kind for schedule in schedules for fault in schedule)
+    for faults, broken in search.search(schedules, workers):
+        if broken:
+            bad += 1
+            print(search.minimal(faults), flush=True)
+    took = time.monotonic() - began
+    print(f"{name}: {len(schedules)} lives in {took:.0f} s, {bad} with a broken promise")
+    print("  " + ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())), flush=True)
+    return bad
+
+
+def _replay(schedule: str) -> int:
+    broken, life = search.replay(schedule)
+    for error in life.errors:
+        print(f"a person saw: {error}")
+    for instance, (at, why) in life.world.deaths.items():
+        print(f"{instance} died at t+{at - search.START_S:.0f}: {why}")
+    for breach in broken:
+        print(f"BROKEN {breach}")
+    print("every promise held" if not broken else f"{len(broken)} breaches")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

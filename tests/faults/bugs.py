@@ -1,0 +1,179 @@
+"""Bugs planted into the product, one at a time: the search must find each of them.
+
+Each names where it is found: in which schedules, and with which enforcers at work. With all four
+at work most bugs are harmless until a second thing fails; that is what the enforcers are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+from orchestrator import plan, render, start
+from orchestrator.aws import boxes, bucket, refusals, schedules, stack
+from orchestrator.box import state, sync
+from tests.faults.fault import Kind
+from tests.faults.world import Enforcers
+
+
+@dataclass(frozen=True)
+class Bug:
+    """`plant` puts it into the product for as long as it is entered."""
+
+    what: str
+    plant: Callable[[], AbstractContextManager[Any]]
+    kinds: tuple[Kind, ...] = ()
+    """Faults that bring it out, at whichever call; none: the undisturbed life does."""
+    operations: tuple[str, ...] = ()
+    """Calls at which to look; none: all."""
+    enforcers: Enforcers = field(default_factory=Enforcers)
+
+
+@contextmanager
+def _run_request(change: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+    real = boxes.run_request
+
+    def changed(*args: Any) -> dict[str, Any]:
+        asked = real(*args)
+        change(asked)
+        return asked
+
+    with mock.patch.object(boxes, "run_request", changed):
+        yield
+
+
+@contextmanager
+def _halt() -> Iterator[None]:
+    hard = {**render.HARD, "halt": "halt --force"}
+    with mock.patch.object(start, "POWEROFF", "halt"), mock.patch.object(render, "HARD", hard):
+        yield
+
+
+@contextmanager
+def _off_before_the_last_sync() -> Iterator[None]:
+    real = state.State.phase
+
+    def phase(self: state.State, now: float) -> str:
+        over = all(job.ended or job.outcome for job in self.jobs.values())
+        return "off" if over else real(self, now)
+
+    with mock.patch.object(state.State, "phase", phase):
+        yield
+
+
+@contextmanager
+def _schedules_first() -> Iterator[None]:
+    real = stack._end_boxes
+
+    def end_boxes(session: Any, run_id: str) -> Any:
+        schedules.delete_kills(session, run_id)
+        return real(session, run_id)
+
+    with mock.patch.object(stack, "_end_boxes", end_boxes):
+        yield
+
+
+@contextmanager
+def _manifest_before_blobs() -> Iterator[None]:
+    real = sync.Syncer._commit
+
+    def commit(self: Any, entries: Any, *args: Any) -> Any:
+        """Names one blob that isn't there yet: it would be uploaded in the next round."""
+        fake = {name: {**entry, "sha256": "0" * 64} for name, entry in list(entries.items())[-1:]}
+        return real(self, {**entries, **fake}, *args)
+
+    with mock.patch.object(sync.Syncer, "_commit", commit):
+        yield
+
+
+@contextmanager
+def _log_overwrites() -> Iterator[None]:
+    real = bucket.Bucket.put
+
+    def put(self: Any, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+        return bool(real(self, key, data, if_absent=if_absent and "/events/" not in key))
+
+    with mock.patch.object(bucket.Bucket, "put", put):
+        yield
+
+
+@contextmanager
+def _deadlines_from_now() -> Iterator[None]:
+    """A resumed run gets its whole time again."""
+    from tests.faults import life  # noqa: PLC0415
+
+    real = life.read_record
+
+    def read(where: Any, run_id: str) -> Any:
+        record = real(where, run_id)
+        later = record.created_at + timedelta(minutes=30)
+        return record.model_copy(update={"plan": plan.replan_deadlines(record.plan, later)})
+
+    with mock.patch.object(life, "read_record", read):
+        yield
+
+
+BUGS = (
+    Bug(
+        "no ClientToken",
+        lambda: _run_request(lambda asked: asked.pop("ClientToken")),
+        kinds=(Kind.LOST, Kind.ERROR_AFTER),
+        operations=("run_instances",),
+    ),
+    Bug(
+        "an accepted terminate counts as terminated",
+        lambda: mock.patch.multiple(
+            stack, wait_terminated=lambda *_: (), leftovers=lambda *_: []
+        ),
+    ),
+    Bug("the last sync comes after the power-off", _off_before_the_last_sync),
+    Bug("halt for poweroff", _halt, enforcers=Enforcers(controller=False, cloud=False)),
+    Bug(
+        "a power-off only stops the instance",
+        lambda: _run_request(lambda asked: asked.update(InstanceInitiatedShutdownBehavior="stop")),
+        enforcers=Enforcers(controller=False, cloud=False),
+    ),
+    Bug(
+        "the kill schedules go before the boxes",
+        _schedules_first,
+        kinds=(Kind.GONE_AFTER, Kind.GONE_BEFORE),
+        operations=("delete_schedule", "terminate_instances", "describe_instances"),
+        enforcers=Enforcers(box=False),
+    ),
+    Bug(
+        "no kill schedule is made",
+        lambda: mock.patch.object(schedules, "ensure_kill", lambda *_: None),
+        enforcers=Enforcers(controller=False, box=False),
+    ),
+    Bug(
+        "the worst case is priced at the first choice of type",
+        lambda: mock.patch.object(plan, "worst_box_usd", _at_first_choice),
+        kinds=(Kind.CAPACITY,),
+    ),
+    Bug("a manifest names blobs before they are there", _manifest_before_blobs),
+    Bug("the run log overwrites another writer's entry", _log_overwrites, kinds=(Kind.SECOND_UP, Kind.SECOND_DOWN)),
+    Bug(
+        "a resumed run gets new deadlines",
+        _deadlines_from_now,
+        kinds=(Kind.KILLED_AFTER,),
+        operations=("run_instances",),
+        enforcers=Enforcers(box=False),
+    ),
+    Bug(
+        "expired credentials count as gone",
+        lambda: mock.patch.object(refusals, "is_missing", lambda error: True),
+        kinds=(Kind.EXPIRED,),
+    ),
+)
+
+
+def _at_first_choice(box: Any, dearest: Any, storage: Any) -> Any:
+    from orchestrator.catalog import load_catalog  # noqa: PLC0415
+    from orchestrator.quote import worst_box_usd  # noqa: PLC0415
+
+    first = load_catalog().price(box.instance, "us-east-1").usd_per_hour
+    return worst_box_usd(box, min(first, dearest), storage)

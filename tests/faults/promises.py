@@ -1,0 +1,149 @@
+"""What must be true of a life, whatever went wrong in it. Each breach is one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from orchestrator.localcloud.meter import Kind as Line
+from orchestrator.results import State
+from tests.faults.clock import START
+from tests.faults.fault import Kind
+from tests.faults.life import Life, the_plan
+from tests.faults.machine import Machine
+from tests.faults.trainer import Written
+from tests.faults.world import MINUTE_S
+
+AGREE = Decimal("0.01")
+"""Our books and the cloud's meter may differ by so much of the metered amount."""
+# While S3 refuses, nothing can arrive; after that the agent's longest pause and one round.
+OUTAGE_S = MINUTE_S + 45.0
+FOR_EVER = 1e9
+HARMLESS = {Kind.TRAINER_KILLED, Kind.CLOCK_AHEAD, Kind.CLOCK_BEHIND}
+
+
+def breaches(life: Life) -> list[str]:
+    """Every promise that was broken; empty for a good life."""
+    seen = life.world.broken
+    return [*seen, *_money(life), *_leak(life), *_results(life), *_whole(life), *_books(life)]
+
+
+def _money(life: Life) -> Iterator[str]:
+    spent = sum((life.world.cloud.bill(run) for run in life.runs), Decimal(0))
+    if spent > life.cap_usd:
+        yield f"money: spent ${spent:.4f} of a cap of ${life.cap_usd}"
+
+
+def _leak(life: Life) -> Iterator[str]:
+    for item in life.billable:
+        yield f"leak: {item} bills ten minutes after the deadline"
+    for item in life.tagged:
+        yield f"leak: {item} is left after the sweep"
+
+
+def _books(life: Life) -> Iterator[str]:
+    """The ledger says what the meter says, where the controller could see the end of each box."""
+    if life.settled_usd is None:
+        return
+    lines = [line for run in life.runs for line in life.world.cloud.bill_lines(run)]
+    timed = (Line.COMPUTE, Line.EBS, Line.IPV4)
+    metered = sum((Decimal(line["usd"]) for line in lines if line["kind"] in timed), Decimal(0))
+    ours = life.settled_usd - _settled_for_results(life)
+    if ours < metered * (1 - AGREE):
+        yield f"books: the ledger has ${ours:.4f}, the meter ${metered:.4f}"
+    elif ours > metered * (1 + AGREE) + Decimal("0.01") and not life.forgotten:
+        yield f"books: the ledger has ${ours:.4f}, the meter only ${metered:.4f}"
+
+
+def _whole(life: Life) -> Iterator[str]:
+    """Nothing that was pulled is damaged, and what calls itself complete lacks nothing."""
+    for run, report in life.pulled.items():
+        for job, pulled in report.jobs.items():
+            if pulled.state is State.CORRUPT:
+                yield f"results: {job} of {run} is damaged: {'; '.join(pulled.problems)}"
+            if pulled.state is State.COMPLETE:
+                last = {w.name: w for w in life.world.written if w.job == job}
+                for name, written in last.items():
+                    if _pulled(life, job, name) != written.data:
+                        yield f"results: {job} is called complete and lacks the last {name}"
+
+
+def _settled_for_results(life: Life) -> Decimal:
+    return life.settled_results_usd
+
+
+def _results(life: Life) -> Iterator[str]:
+    """What was older than the loss bound when its box died was pulled; at a planned end, all."""
+    for machine in life.world.machines.values():
+        if life.world.deaths.get(machine.instance_id) is None or machine.booted_at is None:
+            continue
+        for job in {trainer.job for trainer in machine.trainers}:
+            yield from _job(life, machine, job)
+
+
+def _job(life: Life, machine: Machine, job: str) -> Iterator[str]:
+    died_at, _ = life.world.deaths[machine.instance_id]
+    mine = [w for w in life.world.written if w.job == job]
+    bound = _bound_s(life, machine)
+    due = {w.name: w for w in mine if w.at <= died_at - bound and w.at >= (machine.booted_at or 0)}
+    whole = _whole_checkpoints(due)
+    for name, newest in due.items():
+        if "checkpoint-" in name and name.rpartition("/")[0] not in whole:
+            continue
+        got = _pulled(life, job, name)
+        if got is None:
+            yield f"results: {job}/{name}, {died_at - newest.at:.0f} s old at death, was not pulled"
+        elif not _is_that_or_later(got, newest, mine):
+            yield f"results: {job}/{name} was pulled in a state older than the loss bound"
+    yield from _invented(life, job, mine)
+
+
+def _invented(life: Life, job: str, mine: list[Written]) -> Iterator[str]:
+    """Nothing was pulled that was never written."""
+    known = {(w.name, w.data) for w in mine}
+    for run in life.pulled:
+        folder = life.folder / run / job
+        for path in folder.rglob("*") if folder.is_dir() else ():
+            name = path.relative_to(folder).as_posix()
+            if path.is_file() and name != "stacks.txt" and (name, path.read_bytes()) not in known:
+                if name.endswith((".jsonl", ".txt")):
+                    grown = [w.data for w in mine if w.name == name]
+                    if any(data.startswith(path.read_bytes()) for data in grown):
+                        continue
+                yield f"results: {job}/{name} was pulled but never written like that"
+
+
+def _whole_checkpoints(due: dict[str, Written]) -> set[str]:
+    markers = {name.rpartition("/")[0] for name in due if name.endswith("trainer_state.json")}
+    return {f for f in markers if {n for n in due if n.startswith(f + "/")}}
+
+
+def _is_that_or_later(got: bytes, newest: Written, mine: list[Written]) -> bool:
+    later = [w.data for w in mine if w.name == newest.name and w.at >= newest.at]
+    return any(got == data for data in later)
+
+
+def _pulled(life: Life, job: str, name: str) -> bytes | None:
+    for run in reversed(life.runs):
+        path = life.folder / run / job / name
+        if path.is_file():
+            return path.read_bytes()
+    return None
+
+
+def _bound_s(life: Life, machine: Machine) -> float:
+    """The loss bound, longer by what nobody can help: S3 that refused this box."""
+    kinds = {fault.kind for fault in life.world.struck if fault.actor == machine.name}
+    if Kind.S3_EVER in kinds:
+        return FOR_EVER
+    _, reason = life.world.deaths[machine.instance_id]
+    if reason == "Client.InstanceInitiatedShutdown" and kinds <= HARMLESS:
+        return 0.0  # a planned end: nothing at all is lost
+    bound = float(the_plan().loss_bound_s)
+    return bound + (OUTAGE_S if Kind.S3_MINUTE in kinds else 0.0)
+
+
+def ended_at_s(life: Life) -> float:
+    """When the last box died, in seconds after the start; 0 when there was none."""
+    ends = [at for at, _ in life.world.deaths.values()]
+    return max(ends, default=START.timestamp()) - START.timestamp()

@@ -1,0 +1,150 @@
+"""The search: every single fault of the undisturbed life, and seeded samples of several at once.
+
+Calls that the undisturbed life makes in one and the same situation (what is asked, how far the log
+and the boxes are) stand for each other: the first of them is struck. A failing schedule is made
+minimal, and printed as text that one command replays.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+
+from tests.faults.clock import START, seconds
+from tests.faults.fault import AT_BOXES, AT_CALLS, AT_TIMES, CONTROLLER, Fault, Kind, parse
+from tests.faults.life import Life, live, the_plan
+from tests.faults.promises import breaches
+from tests.faults.world import Enforcers, Seen, World
+
+START_S = START.timestamp()
+EVERY_S = 120
+"""How far apart the moments lie at which something happens that no call marks."""
+_ONLY_LAUNCH = (Kind.CAPACITY,)
+_BY_TIME = (Kind.SCHEDULES_OUT, Kind.SCHEDULES_GONE)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A schedule under which a promise broke."""
+
+    faults: tuple[Fault, ...]
+    breaches: tuple[str, ...]
+
+    @property
+    def schedule(self) -> str:
+        return " ".join(str(fault) for fault in self.faults)
+
+    def __str__(self) -> str:
+        said = "\n".join(f"    {breach}" for breach in self.breaches)
+        return f'{said}\n    replay: make faults REPLAY="{self.schedule}"'
+
+
+def run(faults: Sequence[Fault], enforcers: Enforcers | None = None) -> tuple[str, ...]:
+    """Live one life with those faults; the promises that broke in it."""
+    return tuple(_lived(faults, enforcers)[0])
+
+
+def replay(schedule: str) -> tuple[list[str], Life]:
+    """One life with the faults of a printed schedule. Raises ValueError for no schedule."""
+    return _lived(parse(schedule), None)
+
+
+@cache
+def undisturbed() -> tuple[Seen, ...]:
+    """The calls of a life in which nothing goes wrong."""
+    _quiet()
+    world = World(watch_calls=True)
+    try:
+        found = breaches(live(world))
+        if found:
+            raise AssertionError(f"the undisturbed life breaks a promise: {found}")
+        return tuple(world.calls)
+    finally:
+        world.close()
+
+
+@cache
+def singles() -> tuple[Fault, ...]:
+    """Every fault at every distinct call, and at every moment."""
+    return tuple(dict.fromkeys([*_at_calls(), *_at_moments()]))
+
+
+def samples(count: int, seed: int) -> Iterator[tuple[Fault, ...]]:
+    """Pairs and triples of single faults, the same ones for the same seed."""
+    chance, all_ = random.Random(seed), singles()  # noqa: S311
+    for _ in range(count):
+        yield tuple(chance.sample(all_, chance.choice((2, 2, 3))))
+
+
+def search(
+    schedules: Iterable[tuple[Fault, ...]], workers: int, enforcers: Enforcers | None = None
+) -> Iterator[tuple[tuple[Fault, ...], tuple[str, ...]]]:
+    """Each schedule with what broke under it, as they are done."""
+    jobs = [(schedule, enforcers) for schedule in schedules]
+    if workers == 1:
+        yield from map(_judge, jobs)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(_judge, jobs, chunksize=8)
+
+
+def minimal(faults: tuple[Fault, ...], enforcers: Enforcers | None = None) -> Found:
+    """The schedule without the faults that it doesn't need to break a promise."""
+    found = Found(faults, run(faults, enforcers))
+    for fault in faults:
+        fewer = tuple(other for other in found.faults if other != fault)
+        said = run(fewer, enforcers)
+        if said:
+            found = Found(fewer, said)
+    return found
+
+
+def _at_calls() -> Iterator[Fault]:
+    for seen in _distinct(undisturbed()):
+        kinds = AT_CALLS if seen.actor == CONTROLLER else AT_BOXES
+        for kind in kinds:
+            if kind not in _ONLY_LAUNCH or seen.operation == "run_instances":
+                yield Fault(kind, seen.actor, seen.operation, seen.nth)
+
+
+def _at_moments() -> Iterator[Fault]:
+    end = seconds(max(box.cloud_at for box in the_plan().boxes))
+    for at_s in range(0, end, EVERY_S):
+        for kind in AT_TIMES:
+            yield Fault(kind, at_s=at_s)
+
+
+def _distinct(calls: Iterable[Seen]) -> Iterator[Seen]:
+    known: set[tuple[object, ...]] = set()
+    for seen in calls:
+        if seen.signature not in known:
+            known.add(seen.signature)
+            yield seen
+
+
+def _judge(
+    job: tuple[tuple[Fault, ...], Enforcers | None],
+) -> tuple[tuple[Fault, ...], tuple[str, ...]]:
+    faults, enforcers = job
+    return faults, run(faults, enforcers)
+
+
+def _lived(faults: Sequence[Fault], enforcers: Enforcers | None) -> tuple[list[str], Life]:
+    _quiet()
+    world = World(faults=tuple(faults), enforcers=enforcers or Enforcers())
+    try:
+        life = live(world)
+        return breaches(life), life
+    finally:
+        world.close()
+
+
+@cache
+def _quiet() -> None:
+    """Lives end badly by design: their log would drown what matters."""
+    logging.getLogger("gpurun").setLevel(logging.CRITICAL)
+    logging.getLogger("orchestrator").setLevel(logging.CRITICAL)

@@ -1,0 +1,69 @@
+"""All single faults, in shards so that they share the cores; `make faults` goes on from there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import search
+from tests.faults.fault import Fault, Kind, parse
+from tests.faults.world import Enforcers
+
+SHARDS = 16
+ALONE = {
+    "the controller": Enforcers(box=False, cloud=False),
+    "the box": Enforcers(controller=False, cloud=False),
+    "the cloud": Enforcers(controller=False, box=False),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_no_single_fault_breaks_a_promise(shard: int) -> None:
+    schedules = [(fault,) for fault in search.singles()[shard::SHARDS]]
+    broken = [search.Found(f, said) for f, said in search.search(schedules, 1) if said]
+    assert not broken, "\n".join(map(str, broken))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_sample_of_several_faults_at_once_breaks_no_promise() -> None:
+    found = search.search(search.samples(60, seed=1), 1)
+    broken = [search.minimal(faults) for faults, said in found if said]
+    assert not broken, "\n".join(map(str, broken))
+
+
+def test_there_are_some_hundreds_of_single_faults_of_every_kind() -> None:
+    faults = search.singles()
+    assert len(faults) > 300
+    assert {fault.kind for fault in faults} == set(Kind)
+
+
+@pytest.mark.parametrize("who", ALONE)
+def test_each_enforcer_alone_keeps_the_promises(who: str) -> None:
+    assert search.run((), ALONE[who]) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["killed-after@run_instances#1 schedules-out@t+300", "box-wedged@long:put_object#7"]
+)
+def test_a_printed_schedule_is_read_back_as_it_was(text: str) -> None:
+    assert " ".join(map(str, parse(text))) == text
+
+
+def test_what_is_no_schedule_is_refused() -> None:
+    with pytest.raises(ValueError, match="isn't a fault"):
+        parse("boom@everything")
+
+
+def test_the_same_seed_draws_the_same_schedules() -> None:
+    assert list(search.samples(5, seed=3)) == list(search.samples(5, seed=3))
+
+
+def test_a_failing_schedule_is_made_minimal() -> None:
+    gone = Fault(Kind.GONE_AFTER, operation="create_schedule", nth=1)
+    harmless = Fault(Kind.TRAINER_KILLED, "long", "put_object", 20)
+    only_the_controller = Enforcers(box=False, cloud=False)
+    found = search.minimal((harmless, gone), only_the_controller)
+    assert found.faults == (gone,)
+    assert found.breaches
