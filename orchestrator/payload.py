@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.pins import PINS_FOLDER
+from orchestrator.quote import PUTS_OF_RESULTS, PUTS_PER_SECOND
 from orchestrator.workdir import pack_workdir
 
 if TYPE_CHECKING:
-    from orchestrator.plan import Plan, PlannedJob
+    from orchestrator.plan import Plan, PlannedBox, PlannedJob
 
 # boto3 and what it needs; all of it pure Python, as the boxes' Python may be another version.
 AGENT_PACKAGES = (
@@ -87,11 +88,23 @@ def box_spec(plan: Plan, box_name: str, *, run_id: str, bucket: str) -> dict[str
         "loss_bound_s": plan.loss_bound_s,
         "tick_s": LOCAL_TICK_S if plan.cloud == "local" else AWS_TICK_S,
         "price_usd_per_hour": str(box.price_usd_per_hour),
+        **upload_share(plan, box),
         "spot": box.spot,
         "secrets": secret_sources(plan, run_id),
         "pins": {name: pins for job in jobs for name, pins in _pins_of(plan, job)},
         "jobs": [_job(plan, job) for job in jobs],
     }
+
+
+def upload_share(plan: Plan, box: PlannedBox) -> dict[str, int]:
+    """What a box may put into S3 of what the plan's price answers for; boxes share equally.
+
+    Beside the run's results each box has a request a second, and half of those are for reports.
+    """
+    life_s = int((box.cloud_at - plan.planned_at).total_seconds())
+    requests = PUTS_OF_RESULTS // len(plan.boxes) + PUTS_PER_SECOND * life_s // 2
+    size = int(plan.results_gb * 1_000_000_000) // len(plan.boxes)
+    return {"upload_bytes": size, "upload_objects": requests}
 
 
 def secret_sources(plan: Plan, run_id: str) -> dict[str, str]:

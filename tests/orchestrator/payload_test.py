@@ -18,6 +18,7 @@ from orchestrator.box.spec import read_spec
 from orchestrator.catalog import load_catalog
 from orchestrator.payload import Payload, build_payload
 from orchestrator.plan import Plan, make_plan
+from orchestrator.quote import PUTS_OF_RESULTS, PUTS_PER_SECOND
 from orchestrator.runbook import load_runbook
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -123,6 +124,16 @@ def test_a_box_reads_its_spec_as_the_plan_meant_it(desk: Path, root: Path) -> No
     assert (summing.waits_for, summing.pins, summing.workdir) == (("train",), None, None)
     said = json.loads((root / "boxes" / "big.json").read_text())
     assert said["cloud_at"] > said["poweroff_at"]
+
+
+def test_boxes_may_together_upload_no_more_than_what_the_price_answers_for(
+    desk: Path, root: Path
+) -> None:
+    boxes = [read_spec(root / "boxes" / f"{name}.json") for name in ("big", "small")]
+    assert sum(box.upload_bytes or 0 for box in boxes) == 5_000_000_000
+    lives_s = sum(box.cloud_at - box.planned_at for box in boxes)
+    requests = sum(box.upload_objects or 0 for box in boxes)
+    assert PUTS_OF_RESULTS <= requests <= PUTS_OF_RESULTS + lives_s * PUTS_PER_SECOND / 2
 
 
 def test_the_agents_boto3_works_on_a_python_that_has_none(root: Path) -> None:
