@@ -11,12 +11,14 @@ from orchestrator import run
 from orchestrator.aws.bucket import ensure_bucket
 from orchestrator.aws.images import resolve_ami
 from orchestrator.aws.quotas import vcpu_use
+from orchestrator.aws.secrets import check_secrets, lend_secrets
+from orchestrator.aws.tags import RunTags
 from orchestrator.errors import QuotaError
 from orchestrator.payload import build_payload
 from orchestrator.plan import Plan, replan_deadlines
 from orchestrator.remote import new_key_pair
 from orchestrator.render import POWEROFF, POWEROFF_BY_VARIABLE
-from orchestrator.settings import Settings
+from orchestrator.settings import Settings, variable
 
 if TYPE_CHECKING:
     from orchestrator.aws.bucket import Bucket
@@ -39,11 +41,13 @@ def start_run(
     """Put a run on record, ready for `Runner.drive`.
 
     Raises:
+        SecretError: a secret can't be read, as far as that can be known here.
         OverCap: the plan doesn't fit into what is free in the budget.
         QuotaError: the account's vCPU quota is smaller than the plan needs now.
         BucketError: the results bucket isn't ours.
         CatalogError: the AMI parameter doesn't exist in the region.
     """
+    check_secrets(session, plan.secrets, variable)
     if budget:
         budget.check(plan.name, plan.reservations(), clock.now())
     check_quota(session, plan)
@@ -77,6 +81,8 @@ def start_run(
         budget=budget.name if budget else None,
         budget_region=budget.region if budget else None,
     )
+    tags = RunTags(run_id, record.owner, record.expires_at, bucket.name)
+    lend_secrets(session, tags, plan.secrets, variable)
     run.write_record(bucket, record)
     return bucket, record
 

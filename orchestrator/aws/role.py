@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws import dead_letters
 from orchestrator.aws.refusals import boundary, code, is_missing, missing_is_fine
 from orchestrator.aws.removal import remove
+from orchestrator.aws.secrets import arn_of
 from orchestrator.aws.tags import PREFIX, RUN, RunTags, named
 from orchestrator.aws.waits import PROPAGATION_S
 
@@ -24,10 +25,16 @@ _POLICY = "gpurun"
 
 
 @boundary()
-def ensure_box_role(session: Session, tags: RunTags, bucket: str) -> str:
-    """Role and instance profile of the run's boxes; the profile's name is returned."""
+def ensure_box_role(
+    session: Session, tags: RunTags, bucket: str, secrets: Iterable[str] = ()
+) -> str:
+    """Role and instance profile of the run's boxes; the profile's name is returned.
+
+    `secrets`: where those of the jobs are kept, as `ssm:/path` or `secretsmanager:name`.
+    """
     iam, name = session.client("iam"), named(tags.run_id, BOX)
-    _ensure_role(session, name, tags, box_trust(), box_policy(session, tags.run_id, bucket))
+    policy = box_policy(session, tags.run_id, bucket, secrets)
+    _ensure_role(session, name, tags, box_trust(), policy)
     _unless_exists(
         lambda: iam.create_instance_profile(
             InstanceProfileName=name, Path=PATH, Tags=tags.as_list("box-profile", name)
@@ -78,8 +85,10 @@ def box_trust() -> Document:
     )
 
 
-def box_policy(session: Session, run_id: str, bucket: str) -> Document:
-    """Read and write under `runs/<run>/`, list it, and delete nothing anywhere."""
+def box_policy(
+    session: Session, run_id: str, bucket: str, secrets: Iterable[str] = ()
+) -> Document:
+    """Read and write under `runs/<run>/`, list it, delete nothing; read exactly the secrets."""
     arn = f"arn:{session.partition}:s3:::{bucket}"
     objects = ("PutObject", "GetObject", "AbortMultipartUpload", "ListMultipartUploadParts")
     return _document(
@@ -102,7 +111,27 @@ def box_policy(session: Session, run_id: str, bucket: str) -> Document:
             "Action": ["s3:Delete*", "s3:PutBucket*", "s3:PutLifecycleConfiguration"],
             "Resource": "*",
         },
+        *_reading(session, sorted(set(secrets))),
     )
+
+
+def _reading(session: Session, sources: list[str]) -> list[Document]:
+    """A statement for each service that keeps some of them."""
+    actions = {"ssm": "ssm:GetParameter", "secretsmanager": "secretsmanager:GetSecretValue"}
+    arns = {
+        service: [arn_of(session, at) for at in sources if at.startswith(f"{service}:")]
+        for service in actions
+    }
+    return [
+        {
+            "Sid": f"SecretsIn{service.capitalize()}",
+            "Effect": "Allow",
+            "Action": actions[service],
+            "Resource": arns[service],
+        }
+        for service in actions
+        if arns[service]
+    ]
 
 
 def kill_trust(session: Session) -> Document:

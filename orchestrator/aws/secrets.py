@@ -43,6 +43,16 @@ def parameter_name(run_id: str, variable: str = "") -> str:
     return f"{ROOT}{checked(run_id)}/{variable}"
 
 
+def arn_of(session: Session, source: str) -> str:
+    """What a policy calls the thing behind `ssm:/path` or `secretsmanager:name`.
+
+    Secrets Manager adds six characters of its own to a name.
+    """
+    kind, _, key = source.partition(":")
+    where = f"arn:{session.partition}:{kind}:{session.region}:{session.account}"
+    return f"{where}:parameter{key}" if kind == "ssm" else f"{where}:secret:{key}-??????"
+
+
 @boundary()
 def check_secrets(
     session: Session, sources: Mapping[str, str], variable: Callable[[str], str | None]
