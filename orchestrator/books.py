@@ -6,13 +6,17 @@ Every entry is made once, however often and from wherever it is asked for.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from orchestrator import results, run
-from orchestrator.bill import Span, span_usd
-from orchestrator.run import Event, EventKind, RunLog, RunRecord
+from orchestrator import recovery, results
+from orchestrator.bill import span_usd
+from orchestrator.lives import GONE, UNLISTED, Life, lives_by_box, lives_of
+from orchestrator.money import ZERO
+from orchestrator.quote import worst_from_now_usd
+from orchestrator.run import Event, EventKind, RunLog, RunRecord, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.aws.bucket import Bucket
     from orchestrator.catalog import Catalog
     from orchestrator.ledger import Ledger
+    from orchestrator.plan import PlannedBox
     from orchestrator.purse import Purse
 
 
@@ -42,50 +47,92 @@ class Books:
         """Write the worst case of each of the plan's lines down, unless it is; raises OverCap."""
         self.purse.reserve(self.record.plan.reservations(), now)
 
+    def reserve_again(self, box: PlannedBox, attempt: int, now: datetime) -> None:
+        """Write down what a later attempt may cost from now on; raises OverCap."""
+        worst = worst_from_now_usd(
+            box.worst_price_usd_per_hour,
+            self.catalog.storage(self.record.region),
+            box.disk_gb,
+            box.cloud_at - now,
+        )
+        self.purse.reserve({line_of(box.name, attempt): worst}, now)
+
+    def lives(self, records: Sequence[BoxRecord]) -> list[Life]:
+        """Every life of the run's boxes, given what EC2 lists."""
+        return lives_of(self.record, self.log.read(), records)
+
+    def note_launched(self, life: Life, now: datetime) -> None:
+        """Write an instance down that EC2 lists."""
+        fields = {"launched_at": life.launched_at, "instance_type": life.instance_type}
+        self._once(EventKind.LAUNCHED, life, now, zone=life.zone, **fields)
+
     def note_ended(
         self, records: Sequence[BoxRecord], now: datetime, *, over: bool = False
     ) -> None:
-        """Write down and settle boxes that EC2 calls terminated; `over`: also those it forgot."""
-        by_box = {box.box: box for box in records}
-        for event in [e for e in self.log.read() if e.kind is EventKind.LAUNCHED]:
-            box = by_box.get(event.box or "")
-            if run.has(self.log.read(), EventKind.SETTLED, event.box):
-                continue
-            if box is not None and not box.alive:
-                self._settle(event, box.ended_at or now, box.reason, now)
-            elif box is None and over:
-                cloud_at = self.record.plan.box(event.box or "").cloud_at
-                self._settle(event, min(cloud_at, now), "no longer listed by EC2", now)
+        """Write down and settle what EC2 calls terminated; `over`: also what it has forgotten."""
+        for life in self.lives(records):
+            if life.noted_at is None:
+                self.note_launched(life, now)
+            if life.ended:
+                self._end(life, now)
+            elif life.state == GONE and over:
+                self.end_gone(life, now)
+        self._settle(records, now)
+        if over:
+            self._close_all(records)
 
-    def _settle(self, launched: Event, ended_at: datetime, reason: str, now: datetime) -> None:
-        self._close_jobs(launched.box or "", reason)
-        if not run.has(self.log.read(), EventKind.ENDED, launched.box):
-            self.log.append(
-                EventKind.ENDED,
-                now,
-                box=launched.box,
-                ended_at=ended_at,
-                reason=reason,
-            )
-        planned = self.record.plan.box(launched.box or "")
-        span = Span(
-            planned.name,
-            launched.instance_type or planned.instance,
-            planned.disk_gb,
-            launched.launched_at or launched.at,
-            ended_at,
-        )
-        usd = span_usd(span, self.catalog, self.record.region, now)
-        self.purse.settle(planned.name, usd, now)
+    def end_gone(self, life: Life, now: datetime) -> None:
+        """Write down that EC2 has forgotten it, and settle it at the most it can have cost."""
+        cloud_at = self.record.plan.box(life.box).cloud_at
+        self._end(replace(life, reason=UNLISTED, ended_at=min(cloud_at, now)), now)
+        self._settle((), now)
 
-    def _close_jobs(self, box: str, reason: str) -> None:
-        """Jobs whose box ended without a word are cut: a job on another box may wait for them."""
+    def _end(self, life: Life, now: datetime) -> None:
+        if not life.end_noted:
+            ended_at = life.ended_at or now
+            self._once(EventKind.ENDED, life, now, ended_at=ended_at, reason=life.reason)
+
+    def _once(self, kind: EventKind, life: Life, now: datetime, **fields: object) -> None:
+        """Write an entry about a life unless the log has it."""
+
+        def missing(events: Sequence[Event]) -> dict[str, object] | None:
+            about = (life.box, life.attempt, life.instance_id or None)
+            if any((e.box, e.nth, e.instance_id) == about for e in events if e.kind is kind):
+                return None
+            named = {"box": life.box, "attempt": life.attempt, "instance_id": about[2]}
+            return {"kind": kind, **named, **fields}
+
+        self.log.decide(now, missing)
+
+    def _settle(self, records: Sequence[BoxRecord], now: datetime) -> None:
+        """Settle each attempt all of whose instances have ended."""
+        lines: dict[str, list[Life]] = {}
+        for life in self.lives(records):
+            lines.setdefault(life.line, []).append(life)
+        settled = self.ledger().settled
+        for line, lives in lines.items():
+            if line not in settled and all(life.ended for life in lives):
+                cost = sum((self._usd(life, now) for life in lives), ZERO)
+                self.purse.settle(line, cost, now)
+
+    def _usd(self, life: Life, now: datetime) -> Decimal:
+        span = life.span(self.record.plan.box(life.box).disk_gb)
+        return span_usd(span, self.catalog, self.record.region, now)
+
+    def _close_all(self, records: Sequence[BoxRecord]) -> None:
+        """The run is over: whatever its boxes didn't say any more is cut."""
+        for box, lives in lives_by_box(self.lives(records)).items():
+            if all(life.ended for life in lives):
+                self.close_jobs(box, recovery.ENDED + lives[-1].reason)
+
+    def close_jobs(self, box: str, reason: str) -> None:
+        """Jobs that no box will go on with are cut: a job on another box may wait for them."""
         names = [job.name for job in self.record.plan.jobs_of(box)]
         statuses = results.read_statuses(self.bucket, self.record.run_id, names)
         for name in names:
             status = statuses.get(name, {"job": name, "box": box, "state": "waiting"})
-            if status["state"] not in results.OVER and not status.get("complete"):
-                cut = status | {"state": "cut", "reason": f"its box ended: {reason}"}
+            if not recovery.is_over(status):
+                cut = status | {"state": "cut", "reason": reason}
                 cut.pop("complete", None)
                 key = f"runs/{self.record.run_id}/jobs/{name}/status.json"
                 self.bucket.put(key, json.dumps(cut).encode())

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator import results
-from orchestrator.bill import Span, bill
+from orchestrator.bill import Span, span_usd
+from orchestrator.lives import Life, lives_by_box, lives_of
 from orchestrator.plan import RESULTS
 from orchestrator.purse import ledger_of
-from orchestrator.run import Event, EventKind, RunRecord, has, last
+from orchestrator.run import Event, EventKind, RunRecord, has
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,6 +44,8 @@ class BoxView(BaseModel):
     name: str
     instance: str
     instance_id: str | None
+    attempt: int = 1
+    """Which launch of it this is; 0 before the first."""
     state: str
     reason: str
     phase: str | None
@@ -78,7 +81,7 @@ class JobView(BaseModel):
         lines = list(_counts(numbers))
         words = [f"{name} {_short(v)}" for name, v in numbers.items() if name not in _HIDDEN]
         lines += ["; ".join(words)] if words else []
-        lines += [self.reason] if self.reason and self.state != "done" else []
+        lines += [self.reason] if self.reason else []
         return lines + [f"expected otherwise: {missed}" for missed in self.missed]
 
 
@@ -127,7 +130,8 @@ class RunRow(BaseModel):
 
 def run_row(record: RunRecord, events: Sequence[Event]) -> RunRow:
     """One line about a run; asks nothing of EC2."""
-    ended = all(has(events, EventKind.ENDED, box.name) for box in record.plan.boxes)
+    by_box = lives_by_box(lives_of(record, events, ()))
+    ended = all(by_box.get(b.name) and by_box[b.name][-1].ended for b in record.plan.boxes)
     return RunRow(
         run_id=record.run_id,
         stage=_stage(events, ended=ended),
@@ -148,21 +152,17 @@ def snapshot(
     alarms: tuple[str, ...] = (),
 ) -> Snapshot:
     """Join the plan, the log, EC2's list and the bucket's statuses."""
-    by_box = {instance.box: instance for instance in instances}
+    by_box = lives_by_box(lives_of(record, events, instances))
     statuses = results.read_statuses(bucket, record.run_id, [job.name for job in record.plan.jobs])
     beats = results.read_heartbeats(bucket, record.run_id, [box.name for box in record.plan.boxes])
-    spans = {span.box: span for span in run_spans(record, events, instances)}
 
-    def usd(box: str) -> Decimal:
-        span = spans.get(box)
-        one = [span] if span else []
-        return bill(
-            one, catalog, record.region, cap_usd=Decimal(0), worst_case_usd=Decimal(0), now=now
-        ).total_usd
+    def usd(box: PlannedBox) -> Decimal:
+        spans = [life.span(box.disk_gb) for life in by_box.get(box.name, ())]
+        return sum((span_usd(span, catalog, record.region, now) for span in spans), Decimal(0))
 
     s3 = ledger_of(record, events).settled.get(RESULTS, Decimal(0))
     boxes = tuple(
-        _box_view(box, by_box.get(box.name), beats.get(box.name), usd(box.name), events, now)
+        _box_view(box, by_box.get(box.name, ()), beats.get(box.name), usd(box), now)
         for box in record.plan.boxes
     )
     return Snapshot(
@@ -184,33 +184,8 @@ def run_spans(
     record: RunRecord, events: Sequence[Event], instances: Sequence[BoxRecord]
 ) -> list[Span]:
     """Billed lives of the run's instances; the log stands in for what EC2 has forgotten."""
-    by_box = {instance.box: instance for instance in instances}
-    spans = []
-    for box in record.plan.boxes:
-        launched, ended = (
-            last(events, EventKind.LAUNCHED, box.name),
-            last(events, EventKind.ENDED, box.name),
-        )
-        instance = by_box.get(box.name)
-        if instance is None and launched is None:
-            continue
-        started = instance.launched_at if instance else None
-        spans.append(
-            Span(
-                box.name,
-                instance.instance_type if instance else _type_of(launched, box),
-                box.disk_gb,
-                started
-                or (launched and (launched.launched_at or launched.at))
-                or record.created_at,
-                (ended.ended_at if ended else None) or (instance.ended_at if instance else None),
-            )
-        )
-    return spans
-
-
-def _type_of(launched: Event | None, box: PlannedBox) -> str:
-    return (launched.instance_type if launched else None) or box.instance
+    lives = lives_of(record, events, instances)
+    return [life.span(record.plan.box(life.box).disk_gb) for life in lives]
 
 
 def _stage(events: Sequence[Event], *, ended: bool) -> Stage:
@@ -227,21 +202,22 @@ def _stage(events: Sequence[Event], *, ended: bool) -> Stage:
 
 def _box_view(
     box: PlannedBox,
-    instance: BoxRecord | None,
+    lives: Sequence[Life],
     beat: dict[str, Any] | None,
     usd: Decimal,
-    events: Sequence[Event],
     now: datetime,
 ) -> BoxView:
-    ended = last(events, EventKind.ENDED, box.name)
-    state = instance.state if instance else ("terminated" if ended else "not launched")
-    reason = instance.reason if instance else ((ended.reason if ended else None) or "")
+    """The newest life of a box, at what all of them cost."""
+    life = lives[-1] if lives else None
+    if beat and life and beat.get("instance_id") in {each.instance_id for each in lives[:-1]}:
+        beat = None  # the lost one's last word
     return BoxView(
         name=box.name,
-        instance=instance.instance_type if instance else box.instance,
-        instance_id=instance.instance_id if instance else None,
-        state=state,
-        reason=reason,
+        instance=life.instance_type if life else box.instance,
+        instance_id=(life.instance_id or None) if life else None,
+        attempt=life.attempt if life else 0,
+        state=life.state if life else "not launched",
+        reason=life.reason if life else "",
         phase=beat["phase"] if beat else None,
         drain_at=box.drain_at,
         poweroff_at=box.poweroff_at,

@@ -136,10 +136,10 @@ class Purse:
 
     def _unseen(self, line: str, worst: Decimal, now: datetime) -> Decimal:
         """A box that EC2 never showed: nothing if that is certain, else what it may have cost."""
-        tried = run.last(self.log.read(), EventKind.LAUNCHING, line)
-        if tried is None:
+        tries = [e.at for e in self.log.read() if e.kind is EventKind.LAUNCHING and e.line == line]
+        if not tries:
             return ZERO
-        return ZERO if _SHOWN[0] <= now - tried.at <= _SHOWN[1] else worst
+        return ZERO if _SHOWN[0] <= now - tries[-1] <= _SHOWN[1] else worst
 
     def s3_cost(self, now: datetime) -> tuple[S3Use | None, Decimal]:
         """What the run has in S3 and an upper estimate of its price; where it can't be listed,

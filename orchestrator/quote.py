@@ -7,7 +7,7 @@ it may launch as. Nothing here knows of caps.
 from __future__ import annotations
 
 from datetime import timedelta
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Literal
 
 from orchestrator.catalog import StoragePrices
@@ -25,6 +25,7 @@ LEAST_BILLED = timedelta(seconds=60)
 """EC2 bills each launch for at least a minute."""
 BOOT = {"local": timedelta(seconds=45), "aws": timedelta(minutes=6)}
 """From launch to the first job's start, for the expected price: boot, and installing pins."""
+MICRO_USD = Decimal("0.000001")
 PUTS_PER_SECOND = 1
 """Allowance for one box's S3 requests: heartbeats, statuses, logs, manifests and blobs."""
 PUTS_OF_RESULTS = 20_000
@@ -54,6 +55,18 @@ def worst_box_usd(box: BoxSpec, dearest: Decimal, storage: StoragePrices) -> Dec
     life = longest_life(box)
     beside = beside_usd(storage, box.disk_gb, life + VOLUME_SLACK)
     return cents_up(compute_usd(dearest, life) + beside)
+
+
+def worst_from_now_usd(
+    price: Decimal, storage: StoragePrices, disk_gb: int, left: timedelta
+) -> Decimal:
+    """The most a box can bill that is launched now and ended by the cloud after `left`.
+
+    Not rounded to cents: with what the lost one cost it must not be more than was reserved for it.
+    """
+    life = max(left, timedelta()) + SLACK
+    beside = beside_usd(storage, disk_gb, life + VOLUME_SLACK)
+    return (compute_usd(price, life) + beside).quantize(MICRO_USD, ROUND_CEILING)
 
 
 def worst_results_usd(spec: RunbookSpec, storage: StoragePrices) -> Decimal:

@@ -60,6 +60,22 @@ class Event(BaseModel):
     reason: str | None = None
     launched_at: datetime | None = None
     ended_at: datetime | None = None
+    attempt: int | None = None
+    """Which launch of the box this is about, from 1; entries of an older version have none."""
+
+    @property
+    def nth(self) -> int:
+        return self.attempt or 1
+
+    @property
+    def line(self) -> str:
+        """The ledger's line of the box's attempt."""
+        return line_of(self.box or "", self.nth)
+
+
+def line_of(box: str, attempt: int) -> str:
+    """`one`, then `one#2`: each launch of a box is reserved and settled by itself."""
+    return box if attempt == 1 else f"{box}#{attempt}"
 
 
 class RunRecord(BaseModel):

@@ -2,7 +2,8 @@
 
 The only state machine. `drive` may be called at any time, by any machine, after any crash: it
 looks at the tags in EC2 and at the run's log, and does what is still missing. Each creating call
-is preceded by its log entry, so a crash in between is found again by tag or by ClientToken.
+is preceded by its log entry, so a crash in between is found again by tag or by ClientToken. How a
+box is launched is in `launching`, what becomes of one that is lost in `recovery` and `tending`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator import alarms, run
 from orchestrator.aws import boxes as ec2
-from orchestrator.aws import dead_letters, keys, network, role, schedules, stack, zones
-from orchestrator.aws.images import Ami
+from orchestrator.aws import stack
 from orchestrator.aws.tags import RunTags
 from orchestrator.books import Books
 from orchestrator.catalog import Catalog, load_catalog
@@ -26,10 +26,12 @@ from orchestrator.errors import (
     QuotaError,
     TeardownError,
 )
+from orchestrator.launching import Launcher
 from orchestrator.progress import BoxView, Snapshot, snapshot
 from orchestrator.purse import Purse, budget_of
-from orchestrator.render import render_user_data
+from orchestrator.recovery import Launch
 from orchestrator.run import EventKind, RunLog, RunRecord
+from orchestrator.tending import Tender
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +40,7 @@ if TYPE_CHECKING:
     from orchestrator.aws.bucket import Bucket
     from orchestrator.aws.session import Session
     from orchestrator.clock import Clock
-    from orchestrator.plan import PlannedBox
 
-# How long DescribeInstances may not show an instance that RunInstances just returned.
-_VISIBLE_AFTER = timedelta(minutes=5)
 # After the cloud's own deadline the controller ends what still lives: nobody else did.
 _OVERDUE = timedelta(minutes=2)
 # An agent looks for the request to stop every ten seconds, and then drains as at its deadline.
@@ -75,6 +74,21 @@ class Runner:
             bucket=self.record.bucket,
         )
 
+        def on_step(words: str) -> None:
+            self.on_step(words)  # as it is by then
+
+        self.launcher = Launcher(
+            session=self.session,
+            bucket=self.bucket,
+            record=self.record,
+            clock=self.clock,
+            log=self.log,
+            books=self.books,
+            tags=self.tags,
+            on_step=on_step,
+        )
+        self.tender = Tender(self.session, self.launcher, on_step)
+
     def launch_all(self) -> None:
         """Reserve, build and launch what isn't yet; every box is armed when this returns.
 
@@ -85,14 +99,15 @@ class Runner:
             return
         try:
             self.books.reserve(self.clock.now())
-            self._launch_missing(self._unlaunched())
+            self._launch_missing()
         except (CapacityError, QuotaError, LaunchError, OverCap):
             taken_down = self._tearing_down()  # `down` came meanwhile, and so it failed
             self.finish()
             if not taken_down:
                 raise
             return
-        self._arm_alive()
+        for box in self.instances():
+            self.launcher.note(box)
         if self._tearing_down():  # `down` came meanwhile and may have listed too early
             self.finish()
 
@@ -189,106 +204,18 @@ class Runner:
     def _tearing_down(self) -> bool:
         return run.has(self.log.read(), EventKind.TEARING_DOWN)
 
-    def _unlaunched(self) -> list[PlannedBox]:
+    def _launch_missing(self) -> None:
         """Boxes that never existed and still have time to do something."""
-        events = self.log.read()
-        known = {record.box for record in self.instances()}
-        return [
-            box
-            for box in self.record.plan.boxes
-            if box.name not in known
-            and not run.has(events, EventKind.LAUNCHED, box.name)
-            and self.clock.now() < box.drain_at
-        ]
-
-    def _launch_missing(self, missing: list[PlannedBox]) -> None:
+        steps = self.tender.steps(self.instances())
+        boxes = self.record.plan.boxes
+        missing = [box for box in boxes if steps[box.name] == Launch(1)]
         if not missing:
             return
-        run_id = self.record.run_id
-        if not run.has(self.log.read(), EventKind.BUILDING):
-            self.log.append(EventKind.BUILDING, self.clock.now())
-        self.on_step("building the network")
-        net = network.ensure_network(
-            self.session, self.tags, self._zones_for(missing), self.record.ssh_cidr
-        )
-        self.on_step("making the role and the key")
-        profile = role.ensure_box_role(self.session, self.tags, self.record.bucket)
-        role.ensure_kill_role(self.session, self.tags)
-        dead_letters.ensure_queue(self.session, self.tags)  # a refusal must not cost a box
-        keys.ensure_key_pair(self.session, self.tags, self._user_public_key())
+        ground = self.launcher.build(missing)
         for box in missing:
             if self._tearing_down():
                 return
-            self.on_step(f"launching {box.name} ({box.instance})")
-            self.log.append(EventKind.LAUNCHING, self.clock.now(), box=box.name)
-            request = self._launch_request(box, profile, f"gpurun-{run_id}")
-            self._note_launched(ec2.launch(self.session, request, net))
-
-    def _zones_for(self, boxes: list[PlannedBox]) -> list[str]:
-        """Zones with one of the types: as this account names them, not as the catalog does."""
-        types = {name for box in boxes for name in (box.instance, *box.fallbacks)}
-        offered = zones.offered_zones(self.session, types)
-        return sorted({zone for of in offered.values() for zone in of})
-
-    def _launch_request(self, box: PlannedBox, profile: str, key: str) -> ec2.LaunchRequest:
-        record = self.record
-        return ec2.LaunchRequest(
-            tags=self.tags,
-            box=box.name,
-            instance_types=(box.instance, *box.fallbacks),
-            ami=Ami(
-                id=record.plan.ami_id or "",
-                name=record.plan.ami_parameter,
-                root_device=record.root_device,
-                snapshot_gb=record.root_snapshot_gb,
-            ),
-            user_data=render_user_data(
-                record.plan,
-                box.name,
-                run_id=record.run_id,
-                bucket=record.bucket,
-                payload_sha256=record.payload_sha256,
-                poweroff_command=record.poweroff_command,
-            ),
-            profile=profile,
-            key_name=key,
-            disk_gb=box.disk_gb,
-            attempt=1,
-            price_by_type=dict(box.prices_usd_per_hour),
-        )
-
-    def _note_launched(self, box: BoxRecord) -> None:
-        """Write down the instance, then its kill schedule; a box that can't be armed is ended."""
-        if not run.has(self.log.read(), EventKind.LAUNCHED, box.box):
-            self.log.append(
-                EventKind.LAUNCHED,
-                self.clock.now(),
-                box=box.box,
-                instance_id=box.instance_id,
-                instance_type=box.instance_type,
-                zone=box.zone,
-                launched_at=box.launched_at,
-            )
-        if box.alive and not run.has(self.log.read(), EventKind.ARMED, box.box):
-            self._arm(box)
-
-    def _arm(self, box: BoxRecord) -> None:
-        planned = self.record.plan.box(box.box)
-        try:
-            arn = role.ensure_kill_role(self.session, self.tags)
-            schedules.ensure_kill(
-                self.session, self.tags, box.box, box.instance_id, planned.cloud_at, arn
-            )
-        except BaseException:
-            ec2.terminate(self.session, [box.instance_id])
-            raise
-        self.log.append(
-            EventKind.ARMED, self.clock.now(), box=box.box, instance_id=box.instance_id
-        )
-
-    def _arm_alive(self) -> None:
-        for box in self.instances():
-            self._note_launched(box)
+            self.launcher.launch(box, 1, ground)
 
     def _watch(self) -> None:
         """Look until every box has ended; while AWS can't be reached the boxes need nobody."""
@@ -305,24 +232,11 @@ class Runner:
 
     def _all_ended(self) -> bool:
         records = self.instances()
-        self.books.note_ended(records, self.clock.now())
+        over = self.tender.tend(records)
         self._note_failed_switches()
         self.on_progress(self.look())
+        if self.clock.now() <= self.record.expires_at + _OVERDUE:
+            return over
         alive = [box.instance_id for box in records if box.alive]
-        if alive and self.clock.now() > self.record.expires_at + _OVERDUE:
-            ec2.terminate(self.session, alive)
-        return not alive and not self._still_invisible(records)
-
-    def _still_invisible(self, records: list[BoxRecord]) -> bool:
-        """A box launched a moment ago that EC2's eventually consistent reads don't show yet."""
-        seen = {box.box for box in records}
-        return any(
-            event.kind is EventKind.LAUNCHED
-            and event.box not in seen
-            and self.clock.now() - event.at < _VISIBLE_AFTER
-            and not run.has(self.log.read(), EventKind.ENDED, event.box)
-            for event in self.log.read()
-        )
-
-    def _user_public_key(self) -> str:
-        return run.read_ssh_secrets(self.bucket, self.record.run_id).user_public
+        ec2.terminate(self.session, alive)
+        return not alive

@@ -1,0 +1,210 @@
+"""Building a run's place in the account, launching its boxes there, and arming each at once.
+
+Every try is written down before it is made. A try whose answer never came is made again, first
+of all and with the same ClientToken, so that what it may have made is found before anything new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from orchestrator import run
+from orchestrator.aws import boxes as ec2
+from orchestrator.aws import dead_letters, keys, network, role, schedules, zones
+from orchestrator.aws.images import Ami
+from orchestrator.lives import UNLISTED, Life
+from orchestrator.payload import secret_sources
+from orchestrator.render import render_user_data
+from orchestrator.run import Event, EventKind, RunLog, RunRecord
+
+if TYPE_CHECKING:
+    from orchestrator.aws.boxes import BoxRecord
+    from orchestrator.aws.bucket import Bucket
+    from orchestrator.aws.session import Session
+    from orchestrator.aws.tags import RunTags
+    from orchestrator.books import Books
+    from orchestrator.clock import Clock
+    from orchestrator.plan import PlannedBox
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a box needs to be launched."""
+
+    net: network.Network
+    profile: str
+    key: str
+
+
+@dataclass
+class Launcher:
+    """Launches the boxes of one run."""
+
+    session: Session
+    bucket: Bucket
+    record: RunRecord
+    clock: Clock
+    log: RunLog
+    books: Books
+    tags: RunTags
+    on_step: Callable[[str], None]
+
+    def build(self, boxes: Sequence[PlannedBox]) -> Ground:
+        """The run's network, role and keys, made if they aren't there."""
+        if not run.has(self.log.read(), EventKind.BUILDING):
+            self.log.append(EventKind.BUILDING, self.clock.now())
+        self.on_step("building the network")
+        net = network.ensure_network(
+            self.session, self.tags, self._zones_for(boxes), self.record.ssh_cidr
+        )
+        self.on_step("making the role and the key")
+        profile = role.ensure_box_role(
+            self.session,
+            self.tags,
+            self.record.bucket,
+            secret_sources(self.record.plan, self.record.run_id).values(),
+        )
+        role.ensure_kill_role(self.session, self.tags)
+        dead_letters.ensure_queue(self.session, self.tags)  # a refusal must not cost a box
+        keys.ensure_key_pair(self.session, self.tags, self._public_key)
+        return Ground(net, profile, f"gpurun-{self.record.run_id}")
+
+    def launch(self, box: PlannedBox, attempt: int, ground: Ground) -> None:
+        """Launch and arm one attempt of a box.
+
+        Raises:
+            CapacityError, QuotaError, LaunchError: it could not be launched.
+            ApiError: no answer, or it could not be armed and is ended.
+        """
+        again = f", attempt {attempt}" if attempt > 1 else ""
+        self.on_step(f"launching {box.name} ({box.instance}{again})")
+        request = self._request(box, attempt, ground)
+        tries = self._tries(box, attempt)
+        last_try = (tries[-1].instance_type or "", tries[-1].zone or "") if tries else None
+        try:
+            made = ec2.launch(
+                self.session,
+                request,
+                ground.net,
+                last_try=last_try,
+                before=lambda kind, zone: self._note_try(box, attempt, kind, zone),
+            )
+        except ec2.UsedUp:
+            self._note_unseen(box, attempt)
+            return
+        self.note(made)
+
+    def note(self, box: BoxRecord) -> None:
+        """Write an instance down, and make its kill schedule; what can't be armed is ended.
+
+        Raises:
+            ApiError: it could not be armed; it is ended.
+        """
+        for life in self.books.lives([box]):
+            if life.instance_id == box.instance_id and life.noted_at is None:
+                self.books.note_launched(life, self.clock.now())
+        if box.alive and not self._is_armed(box.instance_id):
+            self._arm(box)
+
+    def _arm(self, box: BoxRecord) -> None:
+        planned = self.record.plan.box(box.box)
+        try:
+            arn = role.ensure_kill_role(self.session, self.tags)
+            schedules.ensure_kill(
+                self.session, self.tags, box.box, box.instance_id, planned.cloud_at, arn
+            )
+        except BaseException:
+            ec2.terminate(self.session, [box.instance_id])
+            raise
+        self.log.append(
+            EventKind.ARMED,
+            self.clock.now(),
+            box=box.box,
+            attempt=box.attempt,
+            instance_id=box.instance_id,
+        )
+
+    def _is_armed(self, instance_id: str) -> bool:
+        events = self.log.read()
+        return any(e.kind is EventKind.ARMED and e.instance_id == instance_id for e in events)
+
+    def _note_try(self, box: PlannedBox, attempt: int, kind: str, zone: str) -> None:
+        tries = self._tries(box, attempt)
+        if tries and (tries[-1].instance_type, tries[-1].zone) == (kind, zone):
+            return
+        self.log.append(
+            EventKind.LAUNCHING,
+            self.clock.now(),
+            box=box.name,
+            attempt=attempt,
+            instance_type=kind,
+            zone=zone,
+        )
+
+    def _tries(self, box: PlannedBox, attempt: int) -> list[Event]:
+        return [
+            event
+            for event in self.log.read()
+            if event.kind is EventKind.LAUNCHING
+            and (event.box, event.nth) == (box.name, attempt)
+            and event.zone
+        ]
+
+    def _note_unseen(self, box: PlannedBox, attempt: int) -> None:
+        """An attempt that lived while no controller did: EC2 knows its token, and no instance."""
+        tries, now = self._tries(box, attempt), self.clock.now()
+        began = tries[-1].at if tries else now
+        kind = (tries[-1].instance_type if tries else None) or box.instance
+        life = Life(box.name, attempt, "", kind, "", "terminated", UNLISTED, began, now)
+        self.books.note_launched(life, now)
+        self.books.end_gone(life, now)
+
+    def _zones_for(self, boxes: Sequence[PlannedBox]) -> list[str]:
+        """Zones with one of the types: as this account names them, not as the catalog does."""
+        types = {name for box in boxes for name in (box.instance, *box.fallbacks)}
+        offered = zones.offered_zones(self.session, types)
+        return sorted({zone for of in offered.values() for zone in of})
+
+    def _request(self, box: PlannedBox, attempt: int, ground: Ground) -> ec2.LaunchRequest:
+        record = self.record
+        return ec2.LaunchRequest(
+            tags=self.tags,
+            box=box.name,
+            instance_types=(box.instance, *box.fallbacks),
+            ami=Ami(
+                id=record.plan.ami_id or "",
+                name=record.plan.ami_parameter,
+                root_device=record.root_device,
+                snapshot_gb=record.root_snapshot_gb,
+            ),
+            user_data=render_user_data(
+                record.plan.model_copy(update={"planned_at": self._since(box, attempt)}),
+                box.name,
+                run_id=record.run_id,
+                bucket=record.bucket,
+                payload_sha256=record.payload_sha256,
+                poweroff_command=record.poweroff_command,
+            ),
+            profile=ground.profile,
+            key_name=ground.key,
+            disk_gb=box.disk_gb,
+            attempt=attempt,
+            price_by_type=dict(box.prices_usd_per_hour),
+            spot=box.spot,
+            quota_code=box.quota_code,
+            vcpus=box.vcpus,
+        )
+
+    def _since(self, box: PlannedBox, attempt: int) -> datetime:
+        """From when the box may live: no clock is asked, so that all tries ask for the same."""
+        line = run.line_of(box.name, attempt)
+        reserved = run.last(self.log.read(), EventKind.RESERVED, line)
+        return reserved.at if attempt > 1 and reserved else self.record.plan.planned_at
+
+    @cached_property
+    def _public_key(self) -> str:
+        return run.read_ssh_secrets(self.bucket, self.record.run_id).user_public
