@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
+from orchestrator.box.deadline import AHEAD_S
+
 if TYPE_CHECKING:
     from orchestrator.plan import Plan
 
@@ -57,6 +59,7 @@ def render_user_data(
         limit_s=math.ceil((box.poweroff_at - plan.planned_at).total_seconds()),
         end_at_utc=_utc(box.poweroff_at),
         hard_at_utc=_utc(box.poweroff_at + HARD_AFTER),
+        ahead_s=AHEAD_S,
         poweroff=poweroff_command,
         poweroff_hard=HARD[poweroff_command],
         host_power=poweroff_command == POWEROFF,

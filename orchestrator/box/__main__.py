@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.box.agent import Agent, Host
-from orchestrator.box.deadline import Clock
+from orchestrator.box.deadline import Clock, lived_s
 from orchestrator.box.fetch import metadata
 from orchestrator.box.spec import read_spec
 
@@ -26,7 +26,7 @@ def main() -> int:
     )
     logging.getLogger("gpurun").setLevel(logging.INFO)
     spec = read_spec(options.root / "boxes" / f"{options.box}.json")
-    clock = Clock(not_before=spec.planned_at)
+    clock = Clock(not_before=spec.planned_at + lived_s(options.root))
     wheels = os.environ.get("GPURUN_WHEELS")
     host = Host(
         root=options.root,

@@ -10,9 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 # systemd waits 90 s between SIGTERM and SIGKILL (DefaultTimeoutStopSec, systemd-system.conf(5)).
 STOP_GRACE_S = 80.0
+# The seconds that a box has lived are on its disk so far ahead, as they are written so seldom.
+AHEAD_S = 10
 
 
 class Clock:
@@ -39,6 +42,14 @@ class Clock:
     def steady(self) -> float:
         """Seconds that passed since some moment, whatever the wall clock was set to."""
         return self._monotonic()
+
+
+def lived_s(root: Path) -> float:
+    """How long the box has lived at least, over all its boots, as its watcher counted."""
+    try:
+        return max(0.0, float((root / "lived").read_text()) - AHEAD_S)
+    except (OSError, ValueError):
+        return 0.0
 
 
 @dataclass(frozen=True)

@@ -1,57 +1,84 @@
 #!/bin/bash
-# Box l40s of run golden-261129-120000-ab2c. Before anything that can fail: when this box ends.
-end_at=1795978800 limit_s=25200 # 2026-11-29 19:00:00 UTC, or so long after now
-end_box() {
-  poweroff
+# Box l40s of run golden-261129-120000-ab2c. Before anything that can fail: when this box ends. Runs at every boot.
+end_at=1795978800 limit_s=25200 # 2026-11-29 19:00:00 UTC, or after so many seconds of life
+GPURUN_ROOT=${GPURUN_ROOT:-/opt/gpurun} lived=0
+end_box() { # none of these is waited for: it may hang
+  poweroff &
   sleep 60
-  poweroff -f -f
+  poweroff -f -f &
+  sleep 60
+  echo 1 >/proc/sys/kernel/sysrq
+  echo o >/proc/sysrq-trigger
 }
-export -f end_box
+watch() { # until $1 by the wall clock, or $2 s of life, $3 of which are over; counts them in $4
+  local began up ticks=0
+  read -r began _ </proc/uptime || began=0
+  began=${began%.*} up=$began
+  while [[ $(date +%s) -lt $1 && $(($3 + up - began)) -lt $2 ]]; do
+    sleep 1
+    read -r up _ </proc/uptime || up=$((up + 1))
+    up=${up%.*}
+    # In place, as a full disk has no room for another file; ahead, as nobody may get to the next.
+    ((ticks++ % 10)) || printf '%012d\n' $(($3 + up - began + 10)) 3<>"$4" >&3
+  done
+  end_box
+}
 apart() { # in a session of its own, where no signal to this script reaches it
   if command -v setsid >/dev/null; then setsid --wait "$@"; else "$@"; fi
 }
-# shellcheck disable=SC2016 # the inner shell expands
-apart nohup bash -c 'while [ "$(date +%s)" -lt "$0" ]; do sleep 1; done; end_box' "$end_at" >/dev/null 2>&1 </dev/null &
-# shellcheck disable=SC2016
-apart nohup bash -c 'sleep "$0"; end_box' "$limit_s" >/dev/null 2>&1 </dev/null &
-GPURUN_BOOTED_AT=$(date +%s)
-left_s=$((end_at - GPURUN_BOOTED_AT))
-((left_s > limit_s)) && left_s=$limit_s
-((left_s < 0)) && left_s=0
+[ -r "$GPURUN_ROOT/lived" ] && read -r lived <"$GPURUN_ROOT/lived"
+[[ $lived =~ ^[0-9]+$ ]] && lived=$((10#$lived)) || lived=0
+left_s=$((limit_s > lived ? limit_s - lived : 0))
+apart nohup bash -c "$(declare -f end_box watch); watch $end_at $limit_s $lived \"\$0\"" "$GPURUN_ROOT/lived" >/dev/null 2>&1 </dev/null &
+apart nohup bash -c "$(declare -f end_box); sleep $left_s; end_box" >/dev/null 2>&1 </dev/null &
+mkdir -p "$GPURUN_ROOT"
+[ "$0" -ef "$GPURUN_ROOT/user-data" ] || { cp "$0" "$GPURUN_ROOT/part" && mv "$GPURUN_ROOT/part" "$GPURUN_ROOT/user-data"; }
+wall_s=$((end_at - $(date +%s)))
+((left_s > wall_s)) && left_s=$((wall_s > 0 ? wall_s : 0))
 command -v shutdown >/dev/null && shutdown -P "+$(((left_s + 59) / 60))"
 if [ -d /run/systemd/system ]; then
-  unit() { # name, calendar time, command
+  timer() { # name, calendar time, command
     printf '[Service]\nType=oneshot\nExecStart=%s\n' "$3" >"/etc/systemd/system/$1.service"
     printf '[Timer]\nOnCalendar=%s\nAccuracySec=1s\nPersistent=true\n[Install]\nWantedBy=timers.target\n' "$2" >"/etc/systemd/system/$1.timer"
   }
-  unit gpurun-end '2026-11-29 19:00:00 UTC' '/usr/bin/systemctl poweroff'
-  unit gpurun-end-hard '2026-11-29 19:05:00 UTC' '/usr/bin/systemctl poweroff --force --force'
-  systemctl daemon-reload && systemctl enable --now gpurun-end.timer gpurun-end-hard.timer
+  timer gpurun-end '2026-11-29 19:00:00 UTC' '/usr/bin/systemctl poweroff'
+  timer gpurun-end-hard '2026-11-29 19:05:00 UTC' '/usr/bin/systemctl poweroff --force --force'
+  printf '[Service]\nExecStart=/bin/bash -c "[ -s %s ] && exec /bin/bash %s; systemctl poweroff"\nRestart=always\nRestartSec=5\nTasksMax=infinity\n[Install]\nWantedBy=multi-user.target\n' \
+    "$GPURUN_ROOT/user-data" "$GPURUN_ROOT/user-data" >/etc/systemd/system/gpurun-again.service
+  systemctl daemon-reload && systemctl enable gpurun-again.service && systemctl enable --now gpurun-end.timer gpurun-end-hard.timer
 fi
 
-export GPURUN_BOOTED_AT
-export GPURUN_ROOT="${GPURUN_ROOT:-/opt/gpurun}"
+[ -s "$GPURUN_ROOT/booted-at" ] || date +%s >"$GPURUN_ROOT/booted-at"
+read -r GPURUN_BOOTED_AT <"$GPURUN_ROOT/booted-at"
+[[ $GPURUN_BOOTED_AT =~ ^[0-9]+$ ]] || GPURUN_BOOTED_AT=$(date +%s)
+export GPURUN_ROOT GPURUN_BOOTED_AT
 export AWS_REGION=us-west-2 AWS_DEFAULT_REGION=us-west-2
 log=$GPURUN_ROOT/console.log bucket=gpurun-123456789012-us-west-2
 console_key=runs/golden-261129-120000-ab2c/boxes/l40s/console.log
 payload_key=runs/golden-261129-120000-ab2c/payload/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.tar.gz
 payload_sha256=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 s3() { python3 "$GPURUN_ROOT/fetch.py" "$1" "$2" "$bucket" "$AWS_REGION" "${@:3}"; }
+agent() {
+  PYTHONPATH=$GPURUN_ROOT/agent apart python3 -m orchestrator.box \
+    --root "$GPURUN_ROOT" --box l40s --end-with poweroff "$@"
+}
+say() { echo "$*" || true; } # a full disk takes no words
 leave() {
   set +e
   trap - ERR
-  echo "user data ends with status $1"
+  say "user data ends with status $1"
   s3 put 60 "$console_key" "$log"
   end_box
 }
 trap 'leave "$?"' EXIT
-trap 'echo "line $LINENO failed"' ERR
+trap 'say "line $LINENO failed"' ERR
 set -Eeuo pipefail
 mkdir -p "$GPURUN_ROOT"
 exec >>"$log" 2>&1
-echo "booted; ends at $end_at"
+say "booted; ends at $end_at, has lived $lived s of $limit_s"
 
-cat >"$GPURUN_ROOT/fetch.py" <<'END_OF_FETCH'
+if [ ! -e "$GPURUN_ROOT/ready" ]; then
+  cat >"$GPURUN_ROOT/fetch.py" <<'END_OF_FETCH'
 """S3 for a box's first seconds: SigV4 by hand, nothing but the standard library.
 
 The text of this file goes into user data as it is, where neither boto3 nor an `aws` command may
@@ -190,9 +217,11 @@ def main(verb: str, patience_s: str, *words: str) -> int:
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))
 END_OF_FETCH
-payload=$GPURUN_ROOT/payload.tar.gz
-s3 get 600 "$payload_key" "$payload_sha256" "$payload"
-tar --no-same-owner -xzf "$payload" -C "$GPURUN_ROOT"
+  payload=$GPURUN_ROOT/payload.tar.gz
+  s3 get 600 "$payload_key" "$payload_sha256" "$payload"
+  tar --no-same-owner -xzf "$payload" -C "$GPURUN_ROOT"
+  true >"$GPURUN_ROOT/ready"
+fi
 
 host_key=${GPURUN_SSH_HOST_KEY:-/etc/ssh/ssh_host_ed25519_key}
 if [ -d "${host_key%/*}" ]; then
@@ -202,7 +231,7 @@ if [ -d "${host_key%/*}" ]; then
 fi
 
 for try in 1 2 3; do # a second agent goes on where a dead one stopped
-  PYTHONPATH=$GPURUN_ROOT/agent apart python3 -m orchestrator.box \
-    --root "$GPURUN_ROOT" --box l40s --end-with poweroff && break
-  echo "agent $try died"
+  agent && exit
+  say "agent $try died"
 done
+agent --last-sync

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -72,7 +74,7 @@ def test_a_rendered_script_passes_bash_and_shellcheck_and_fits_into_user_data(
     case: str, tmp_path: Path
 ) -> None:
     script = render(tmp_path, case)
-    assert len(script.encode()) <= 16_384
+    assert len(script.encode()) <= 16_384 - 1024, "no room for longer names"
     for checker in (["bash", "-n"], [str(SHELLCHECK), "-s", "bash", "-"]):
         done = subprocess.run(checker, input=script, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
@@ -87,6 +89,31 @@ def test_the_power_off_is_armed_before_anything_that_can_fail(case: str, tmp_pat
     assert all(not risky.search(line) for line in lines[: max(watchers)])
     # 12:00 UTC and seven hours, by the wall clock and by the time that passes.
     assert lines[0].startswith("end_at=1795978800 limit_s=25200 ")
+
+
+def test_systemd_takes_the_units_that_a_script_writes(tmp_path: Path) -> None:
+    """Only the lines that print them are run, with a root of their own."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    lines = render(tmp_path, "aws").splitlines()
+    first = next(n for n, line in enumerate(lines) if line.lstrip().startswith("timer() {"))
+    last = next(n for n, line in enumerate(lines) if line.lstrip().startswith("systemctl daemon"))
+    units = tmp_path / "units"
+    units.mkdir()
+    written = "\n".join(lines[first:last]).replace("/etc/systemd/system", str(units))
+    env = {"PATH": os.defpath, "GPURUN_ROOT": "/opt/gpurun"}
+    subprocess.run(["bash", "-euc", written], env=env, check=True)
+    names = sorted(path.name for path in units.iterdir())
+    assert names == [
+        "gpurun-again.service",
+        *(f"gpurun-end{hard}.{kind}" for hard in ("-hard", "") for kind in ("service", "timer")),
+    ]
+    argv = ["systemd-analyze", "verify", *map(str, sorted(units.iterdir()))]
+    checked = subprocess.run(argv, capture_output=True, text=True, check=False)
+    ours = [line for line in checked.stderr.splitlines() if "gpurun-" in line]
+    assert (checked.returncode, ours) == (0, [])
+    again = (units / "gpurun-again.service").read_text()
+    assert '"[ -s /opt/gpurun/user-data ] && exec /bin/bash /opt/gpurun/user-data; ' in again
 
 
 def test_a_script_for_a_plain_process_names_nothing_that_could_end_the_host(
@@ -112,6 +139,7 @@ def test_a_value_stays_one_word_of_the_shell(evil: str, tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-c", values + tail],
         cwd=tmp_path,
+        env={"PATH": os.defpath, "GPURUN_ROOT": str(tmp_path / "root")},
         capture_output=True,
         text=True,
         check=True,

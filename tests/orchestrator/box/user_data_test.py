@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.box.deadline import lived_s
 from orchestrator.catalog import load_catalog
 from orchestrator.payload import Payload, build_payload
 from orchestrator.plan import Plan, make_plan
@@ -76,20 +77,52 @@ class Machine:
             poweroff_command=POWEROFF_BY_VARIABLE,
         )
 
-    def boot(self, script: str) -> subprocess.Popen[bytes]:
+    def boot(self, script: str, **env: str) -> subprocess.Popen[bytes]:
         path = self.folder / "user-data.sh"
         path.write_text(script)
+        return self._run(["bash", "--noprofile", "--norc", str(path)], env)
+
+    def boot_again(self, **env: str) -> subprocess.Popen[bytes]:
+        """Pull the plug, then boot as a later boot does: from what the first one left behind."""
+        self.pull_the_plug()
+        return self._run(["bash", str(self.rig.root / "user-data")], env)
+
+    def pull_the_plug(self) -> None:
+        self.rig.clean_up()
+        if self.process:
+            self.process.wait()
+
+    def boot_in(self, prepare: str, script: str, **env: str) -> subprocess.Popen[bytes]:
+        """Boot with mounts of the box's own."""
+        path = self.folder / "user-data.sh"
+        path.write_text(script)
+        apart = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+        if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+            pytest.skip("no mount namespace here")
+        return self._run([*apart, "bash", "-euc", f'{prepare}\nexec bash "{path}"'], env)
+
+    def _run(self, argv: list[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
         off = str(self.rig.poweroff_script())
-        env = self.rig.environment() | {
+        base = self.rig.environment() | {
             "GPURUN_ROOT": str(self.rig.root),
             "GPURUN_POWEROFF": off,
             "GPURUN_SSH_HOST_KEY": str(self.folder / "host-key"),
             "PATH": f"{sys.base_prefix}/bin:/usr/bin:/bin",
         }
-        self.process = subprocess.Popen(
-            ["bash", "--noprofile", "--norc", str(path)], env=env, start_new_session=True
-        )
+        self.process = subprocess.Popen(argv, env=base | env, start_new_session=True)
         return self.process
+
+    def tool(self, name: str, text: str) -> str:
+        """A PATH on which `name` is this script."""
+        folder = self.folder / "tools"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o755)
+        return f"{folder}:{sys.base_prefix}/bin:/usr/bin:/bin"
+
+    def clock(self, seconds: int) -> str:
+        """A PATH on which the wall clock is so far ahead."""
+        return self.tool("date", f"echo $(($(/usr/bin/date +%s) + {seconds}))")
 
     @property
     def console(self) -> str:
@@ -100,9 +133,7 @@ class Machine:
 def machine(rig: Rig, tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(rig, tmp_path)
     yield machine
-    rig.clean_up()
-    if machine.process:
-        machine.process.wait()
+    machine.pull_the_plug()
 
 
 def test_a_box_boots_runs_its_job_commits_it_and_powers_itself_off(machine: Machine) -> None:
@@ -136,7 +167,7 @@ def test_a_box_whose_agent_dies_again_and_again_says_so_and_powers_off(machine: 
 def test_the_power_off_comes_in_time_when_everything_that_watches_is_dead(
     machine: Machine,
 ) -> None:
-    plan = machine.plan(sleep_s=60, began_s_ago=93)
+    plan = machine.plan(sleep_s=60, began_s_ago=88)
     ends_at = plan.box(BOX).poweroff_at.timestamp()
     process = machine.boot("set -x\n" + machine.script(plan, "0" * 64))
     until(lambda: (machine.rig.root / "fetch.py").exists())
@@ -144,7 +175,7 @@ def test_the_power_off_comes_in_time_when_everything_that_watches_is_dead(
     assert time.time() < ends_at
     assert not machine.rig.off.exists()
     until(machine.rig.off.exists)
-    assert int(ends_at) <= int(machine.rig.off.read_text()) <= ends_at + 3
+    assert int(ends_at) <= int(machine.rig.off.read_text().split()[0]) <= ends_at + 3
 
 
 def test_a_wall_clock_that_is_years_slow_doesnt_keep_a_box_alive(machine: Machine) -> None:
@@ -155,4 +186,94 @@ def test_a_wall_clock_that_is_years_slow_doesnt_keep_a_box_alive(machine: Machin
     assert slow != script
     machine.boot(slow)
     until(machine.rig.off.exists)
-    assert 1 <= int(machine.rig.off.read_text()) - began <= 6
+    assert 1 <= int(machine.rig.off.read_text().split()[0]) - began <= 6
+
+
+def waiting(machine: Machine) -> tuple[str, int]:
+    """A script that has ten seconds to live and waits for a payload, and when it ends."""
+    plan = machine.plan(began_s_ago=90)
+    return machine.script(plan, "0" * 64), int(plan.box(BOX).poweroff_at.timestamp())
+
+
+def test_a_box_that_boots_again_ends_when_it_was_to_end(machine: Machine) -> None:
+    script, ends_at = waiting(machine)
+    machine.boot(script)
+    until(lambda: (machine.rig.root / "fetch.py").exists())
+    machine.boot_again()
+    until(machine.rig.off.exists)
+    assert ends_at <= int(machine.rig.off.read_text().split()[0]) <= ends_at + 3
+
+
+def test_no_clock_that_is_set_back_makes_a_box_that_boots_again_live_longer(
+    machine: Machine,
+) -> None:
+    script, ends_at = waiting(machine)
+    limited = script.replace(f"end_at={ends_at} limit_s=100", f"end_at={ends_at} limit_s=20")
+    assert limited != script
+    began, slow = time.time(), machine.clock(-7200)
+    machine.boot(limited, PATH=slow)
+    lived = machine.rig.root / "lived"
+    until(lambda: lived.exists() and lived.read_text())
+    assert 0 <= lived_s(machine.rig.root) <= time.time() - began
+    until(lambda: time.time() - began >= 5)
+    machine.boot_again(PATH=slow)
+    until(machine.rig.off.exists)
+    assert 10 <= time.time() - began <= 18, "the time before counts, rounded up to ten seconds"
+
+
+def test_a_clock_that_is_set_ahead_shortens_a_life(machine: Machine) -> None:
+    script, _ = waiting(machine)
+    machine.boot(script, PATH=machine.clock(7200))
+    until(machine.rig.off.exists, 5)
+
+
+def test_a_box_that_can_write_nothing_ends_at_once(machine: Machine) -> None:
+    script, _ = waiting(machine)
+    nowhere = machine.folder / "file"
+    nowhere.touch()
+    machine.boot(script, GPURUN_ROOT=str(nowhere / "gpurun"))
+    until(machine.rig.off.exists, 5)
+
+
+def test_a_full_disk_keeps_no_box_alive(machine: Machine) -> None:
+    script, ends_at = waiting(machine)
+    disk = machine.folder / "disk"
+    disk.mkdir()
+    fill = f'(sleep 2; head -c 9M /dev/zero >"{disk}/fill" || :; echo >"{machine.folder}/full") &'
+    machine.boot_in(
+        f'mount -t tmpfs -o size=256k tmpfs "{disk}"\n{fill}', script, GPURUN_ROOT=str(disk)
+    )
+    until((machine.folder / "full").exists)
+    assert not machine.rig.off.exists()
+    until(machine.rig.off.exists)
+    assert ends_at <= int(machine.rig.off.read_text().split()[0]) <= ends_at + 3
+
+
+def test_a_power_off_that_hangs_is_followed_by_the_hard_one(machine: Machine) -> None:
+    script, ends_at = waiting(machine)
+    hangs = machine.folder / "hangs"
+    hangs.write_text(f'#!/bin/sh\ndate +%s >>"{machine.rig.off}"\nexec sleep 1000\n')
+    hangs.chmod(0o755)
+    machine.boot(script.replace("sleep 60", "sleep 2"), GPURUN_POWEROFF=str(hangs))
+    until(lambda: machine.rig.off.exists() and machine.rig.off.read_text().count("\n") >= 2)
+    first, second = machine.rig.off.read_text().split()[:2]
+    assert ends_at <= int(first) <= ends_at + 3
+    assert int(second) <= ends_at + 6
+
+
+def test_a_job_goes_on_after_its_box_boots_again_and_the_payload_isnt_fetched_twice(
+    machine: Machine,
+) -> None:
+    plan = machine.plan(sleep_s=3)
+    payload = machine.upload(plan)
+    machine.boot(machine.script(plan, payload.sha256))
+    until(lambda: machine.rig.status("train").get("state") == "running", 40)
+    key = f"runs/{RUN}/payload/{payload.sha256}.tar.gz"
+    machine.rig.cloud.s3.delete_object(Bucket=BUCKET, Key=key)
+    booted_at = (machine.rig.root / "booted-at").read_text()
+    machine.boot_again()
+    until(machine.rig.off.exists, 40)
+    status = machine.rig.status("train")
+    assert (status["state"], status["attempt"]) == ("done", 2)
+    assert (machine.rig.root / "booted-at").read_text() == booted_at
+    assert machine.console.count("booted; ends at") == 2
