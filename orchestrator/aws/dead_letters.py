@@ -139,9 +139,10 @@ def _url(session: Session, name: str) -> str | None:
 
 def _held(session: Session, url: str) -> int:
     """How many: a short read asks only some of SQS's servers and may come back empty."""
-    count = "ApproximateNumberOfMessages"
-    found = session.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=[count])
-    return int(found["Attributes"][count])
+    found = session.client("sqs").get_queue_attributes(
+        QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"]
+    )
+    return int(found["Attributes"]["ApproximateNumberOfMessages"])
 
 
 def _letter(message: MessageTypeDef, run_id: str) -> Letter:

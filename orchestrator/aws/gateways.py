@@ -12,7 +12,7 @@ from orchestrator.aws.waits import DEPENDENCY_S, PROPAGATION_S
 from orchestrator.errors import ApiError
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2.type_defs import RouteTableTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, RouteTableTypeDef
 
     from orchestrator.aws.session import Session
 
@@ -39,7 +39,7 @@ def ensure_s3_endpoint(session: Session, tags: RunTags, vpc_id: str) -> str:
     serve downloads from buckets of their own.
     """
     ec2 = session.client("ec2")
-    for endpoint in live_endpoints(session, vpc_id):
+    for endpoint in live_endpoints(session, vpc_id, of_run(tags.run_id), going=False):
         return endpoint
     table_id = main_table(session, vpc_id)["RouteTableId"]
     made = session.patience.retry(
@@ -57,16 +57,23 @@ def ensure_s3_endpoint(session: Session, tags: RunTags, vpc_id: str) -> str:
     return made["VpcEndpoint"]["VpcEndpointId"]
 
 
-def delete_endpoints(session: Session, vpc_id: str) -> None:
-    """Delete the VPC's endpoints and wait until they are gone.
+def delete_endpoints(session: Session, vpc_id: str, run_id: str) -> None:
+    """Delete the run's endpoints in the VPC and wait until they are gone.
 
     Raises:
         ApiError: EC2 kept one; its answer is a success with a list of failures.
     """
-    found = live_endpoints(session, vpc_id)
-    if not found:
-        return
-    answer = session.client("ec2").delete_vpc_endpoints(VpcEndpointIds=found)
+    ours = of_run(run_id)
+    found = live_endpoints(session, vpc_id, ours, going=False)
+    if found:
+        _delete_endpoints(session, found)
+    session.patience.until(
+        lambda: None if live_endpoints(session, vpc_id, ours) else True, timeout_s=DEPENDENCY_S
+    )
+
+
+def _delete_endpoints(session: Session, ids: list[str]) -> None:
+    answer = session.client("ec2").delete_vpc_endpoints(VpcEndpointIds=ids)
     kept = [
         f"{item.get('ResourceId')}: {item.get('Error', {}).get('Message')}"
         for item in answer.get("Unsuccessful", [])
@@ -74,16 +81,13 @@ def delete_endpoints(session: Session, vpc_id: str) -> None:
     ]
     if kept:
         raise ApiError(f"EC2 keeps endpoints: {'; '.join(kept)}")
-    session.patience.until(
-        lambda: None if live_endpoints(session, vpc_id) else True, timeout_s=DEPENDENCY_S
-    )
 
 
-def delete_gateways(session: Session, vpc_id: str) -> None:
-    """Detach and delete, once no public address of the VPC is in use any more."""
+def delete_gateways(session: Session, vpc_id: str, run_id: str) -> None:
+    """Detach and delete the run's, once no public address of the VPC is in use any more."""
     ec2 = session.client("ec2")
-    found = ec2.describe_internet_gateways(Filters=[where("attachment.vpc-id", vpc_id)])
-    for gateway in found["InternetGateways"]:
+    filters = [where("attachment.vpc-id", vpc_id), *of_run(run_id)]
+    for gateway in ec2.describe_internet_gateways(Filters=filters)["InternetGateways"]:
         name = gateway["InternetGatewayId"]
         remove(session, ec2.detach_internet_gateway, InternetGatewayId=name, VpcId=vpc_id)
         remove(session, ec2.delete_internet_gateway, InternetGatewayId=name)
@@ -111,15 +115,21 @@ def main_table(session: Session, vpc_id: str) -> RouteTableTypeDef:
     return tables[0]
 
 
-def live_endpoints(session: Session, vpc_id: str) -> list[str]:
-    """Ids of endpoints that aren't deleted; a deleted one stays listed for a while."""
-    found = session.client("ec2").describe_vpc_endpoints(Filters=[where("vpc-id", vpc_id)])[
+def live_endpoints(
+    session: Session, vpc_id: str, ours: list[FilterTypeDef], *, going: bool = True
+) -> list[str]:
+    """Ids of endpoints that aren't deleted, or with `going=False` aren't being deleted either.
+
+    A deleted one stays listed for a while.
+    """
+    over = ("deleted",) if going else ("deleted", "deleting")
+    found = session.client("ec2").describe_vpc_endpoints(Filters=[where("vpc-id", vpc_id), *ours])[
         "VpcEndpoints"
     ]
     return sorted(
         endpoint["VpcEndpointId"]
         for endpoint in found
-        if endpoint.get("State", "").lower() != "deleted"
+        if endpoint.get("State", "").lower() not in over
     )
 
 

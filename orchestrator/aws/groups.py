@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from orchestrator.aws.refusals import code, is_missing, missing_is_fine
-from orchestrator.aws.removal import remove
+from orchestrator.aws.removal import all_of, remove
 from orchestrator.aws.tags import RunTags, named, of_run, where
 from orchestrator.aws.waits import PROPAGATION_S
 from orchestrator.errors import ApiError
@@ -58,15 +59,16 @@ def ensure_group(
     return group_id
 
 
-def delete_groups(session: Session, vpc_id: str) -> None:
-    """Delete the VPC's groups but the default one, which goes with the VPC."""
+def delete_groups(session: Session, vpc_id: str, run_id: str) -> None:
+    """Delete the run's groups; the default one goes with the VPC."""
     ec2 = session.client("ec2")
-    found = _described(session, where("vpc-id", vpc_id))
-    groups = [group for group in found if group["GroupName"] != "default"]
+    groups = _described(session, where("vpc-id", vpc_id), *of_run(run_id))
     for group in groups:
         _cut_loose(session, group)
-    for group in groups:
-        remove(session, ec2.delete_security_group, GroupId=group["GroupId"])
+    all_of(
+        partial(remove, session, ec2.delete_security_group, GroupId=group["GroupId"])
+        for group in groups
+    )
 
 
 def _find_or_create(session: Session, tags: RunTags, vpc_id: str) -> str:

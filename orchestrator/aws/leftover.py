@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.aws import dead_letters, role, schedules
+from orchestrator.aws import dead_letters, role, schedules, secrets
 from orchestrator.aws import tags as tag
 from orchestrator.aws.refusals import boundary, is_missing
 from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_time, where
@@ -77,7 +77,7 @@ _KINDS = (
         "describe_network_interfaces",
         lambda page: page["NetworkInterfaces"],
         "NetworkInterfaceId",
-        state=lambda row: row["Status"],
+        state=lambda row: f"{row['Status']}, {attached_to(row)}",
     ),
     _Kind(
         "vpc-endpoint",
@@ -108,6 +108,15 @@ _KINDS = (
 )
 
 
+def attached_to(interface: Any) -> str:
+    """What an interface is for: an instance, a service's own thing, or nothing any more."""
+    link = interface.get("Attachment") or {}
+    if link.get("InstanceId"):
+        return f"of instance {link['InstanceId']}"
+    kind, owner = interface.get("InterfaceType", "interface"), link.get("InstanceOwnerId")
+    return f"of a {kind} of {owner}" if owner or kind != "interface" else "of nothing"
+
+
 @boundary()
 def leftovers(session: Session, run_id: str | None = None) -> list[Leftover]:
     """All that a run has in the account, or all that any run has in this region.
@@ -125,13 +134,14 @@ def leftovers(session: Session, run_id: str | None = None) -> list[Leftover]:
 
 @boundary()
 def regional(session: Session, run_id: str | None = None) -> list[Leftover]:
-    """Of EC2, the scheduler and SQS, in this session's region."""
+    """Of EC2, the scheduler, SQS and SSM, in this session's region."""
     found = [item for kind in _KINDS for item in _of_kind(session, kind, run_id)]
     return [
         *found,
         *_of_other_kinds(session, run_id),
         *_kills(session, run_id),
         *_queues(session, run_id),
+        *_secrets(session, run_id),
     ]
 
 
@@ -182,6 +192,12 @@ def _queues(session: Session, run_id: str | None) -> Iterator[Leftover]:
         tags = dead_letters.tags_of(session, name)
         if tags is not None:
             yield _leftover("queue", name, tags)
+
+
+def _secrets(session: Session, run_id: str | None) -> Iterator[Leftover]:
+    """What this machine's environment lent to runs; never what it holds."""
+    for lent in secrets.find_lent(session, run_id):
+        yield Leftover("secret", lent.name, lent.run, "", lent.expires_at)
 
 
 def _all_roles(session: Session) -> Iterator[Leftover]:

@@ -7,20 +7,22 @@ before it is made. A reply that got lost leaves a tagged twin, which the teardow
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from orchestrator.aws import gateways, groups
+from orchestrator.aws.blockers import interface_words, is_of
 from orchestrator.aws.refusals import boundary, is_missing
-from orchestrator.aws.removal import remove
+from orchestrator.aws.removal import all_of, remove
 from orchestrator.aws.tags import RunTags, named, of_run, where
 from orchestrator.aws.waits import DEPENDENCY_S, PROPAGATION_S
 from orchestrator.aws.zones import open_zones
 from orchestrator.errors import ApiError, CapacityError
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2.type_defs import SubnetTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, NetworkInterfaceTypeDef, SubnetTypeDef
 
     from orchestrator.aws.session import Session
 
@@ -74,23 +76,21 @@ def find_vpcs(session: Session, run_id: str) -> list[str]:
 
 @boundary()
 def delete_network(session: Session, run_id: str) -> None:
-    """Delete the run's VPCs and all in them, once its instances are gone; absent is done.
+    """Delete the run's VPCs and what it has in them, once its instances are gone.
 
-    Steps go on after one that fails; the first failure is raised at the end.
+    Absent is done. What somebody else put there is left, and so is the VPC then. Steps go on
+    after one that fails; the first failure is raised at the end.
 
     Raises:
         ApiError: something still holds a part of the network after ten minutes.
     """
-    failures: list[Exception] = []
-    for vpc_id in find_vpcs(session, run_id):
-        for step in _steps(session, vpc_id):
-            try:
-                step()
-            except Exception as error:
-                failures.append(error)
-    gateways.delete_loose_gateways(session, run_id)
-    if failures:
-        raise failures[0]
+    vpcs = find_vpcs(session, run_id)
+    all_of(
+        [
+            *(partial(all_of, _steps(session, vpc_id, run_id)) for vpc_id in vpcs),
+            lambda: gateways.delete_loose_gateways(session, run_id),
+        ]
+    )
 
 
 def _ensure_vpc(session: Session, tags: RunTags) -> str:
@@ -148,52 +148,70 @@ def _create_subnet(session: Session, tags: RunTags, vpc_id: str, zone: str, cidr
     return made["Subnet"]["SubnetId"]
 
 
-def _subnets(session: Session, vpc_id: str) -> list[SubnetTypeDef]:
-    return session.client("ec2").describe_subnets(Filters=[where("vpc-id", vpc_id)])["Subnets"]
+def _subnets(session: Session, vpc_id: str, *more: FilterTypeDef) -> list[SubnetTypeDef]:
+    filters = [where("vpc-id", vpc_id), *more]
+    return session.client("ec2").describe_subnets(Filters=filters)["Subnets"]
 
 
-def _steps(session: Session, vpc_id: str) -> list[Callable[[], None]]:
+def _steps(session: Session, vpc_id: str, run_id: str) -> Iterator[Callable[[], None]]:
     """In the order that EC2 allows; all their waits together are bounded."""
     bounded = session.within(DEPENDENCY_S)
-    return [
-        lambda: _wait_for_interfaces(bounded, vpc_id),
-        lambda: gateways.delete_endpoints(bounded, vpc_id),
-        lambda: groups.delete_groups(bounded, vpc_id),
-        lambda: gateways.delete_gateways(bounded, vpc_id),
-        lambda: _delete_subnets(bounded, vpc_id),
-        lambda: _delete_tables(bounded, vpc_id),
-        lambda: remove(bounded, bounded.client("ec2").delete_vpc, VpcId=vpc_id),
-    ]
+    yield lambda: _wait_for_interfaces(bounded, vpc_id, run_id)
+    if _foreign_interfaces(bounded, vpc_id, run_id):
+        # No waiting cures that; what nothing of theirs holds goes at once.
+        bounded = bounded.within(PROPAGATION_S)
+    yield lambda: gateways.delete_endpoints(bounded, vpc_id, run_id)
+    yield lambda: groups.delete_groups(bounded, vpc_id, run_id)
+    yield lambda: gateways.delete_gateways(bounded, vpc_id, run_id)
+    yield lambda: _delete_subnets(bounded, vpc_id, run_id)
+    yield lambda: _delete_tables(bounded, vpc_id, run_id)
+    yield lambda: remove(bounded, bounded.client("ec2").delete_vpc, VpcId=vpc_id)
 
 
-def _wait_for_interfaces(session: Session, vpc_id: str) -> None:
+def _wait_for_interfaces(session: Session, vpc_id: str, run_id: str) -> None:
     """Interfaces outlive their instance by seconds to minutes; a loose one is deleted."""
     ec2 = session.client("ec2")
 
     def none_left() -> bool | None:
-        found = ec2.describe_network_interfaces(Filters=[where("vpc-id", vpc_id)])
-        for interface in found["NetworkInterfaces"]:
+        found = _interfaces(session, vpc_id, run_id)
+        for interface in found:
             if interface["Status"] == "available":
                 name = interface["NetworkInterfaceId"]
                 remove(session, ec2.delete_network_interface, NetworkInterfaceId=name)
-        return None if found["NetworkInterfaces"] else True
+        return None if found else True
 
     if not session.patience.until(none_left, timeout_s=DEPENDENCY_S):
+        names = "; ".join(interface_words(row) for row in _interfaces(session, vpc_id, run_id))
         raise ApiError(
-            f"Network interfaces in {vpc_id} are still in use",
+            f"Network interfaces in {vpc_id} are still in use: {names}",
             hint="Something in the VPC still runs; end it and run `gpurun down` again.",
         )
 
 
-def _delete_subnets(session: Session, vpc_id: str) -> None:
+def _interfaces(session: Session, vpc_id: str, run_id: str) -> list[NetworkInterfaceTypeDef]:
+    """The run's own."""
+    filters = [where("vpc-id", vpc_id), *of_run(run_id)]
+    return session.client("ec2").describe_network_interfaces(Filters=filters)["NetworkInterfaces"]
+
+
+def _foreign_interfaces(session: Session, vpc_id: str, run_id: str) -> bool:
+    found = session.client("ec2").describe_network_interfaces(Filters=[where("vpc-id", vpc_id)])
+    return any(not is_of(run_id, interface) for interface in found["NetworkInterfaces"])
+
+
+def _delete_subnets(session: Session, vpc_id: str, run_id: str) -> None:
     ec2 = session.client("ec2")
-    for subnet in _subnets(session, vpc_id):
-        remove(session, ec2.delete_subnet, SubnetId=subnet["SubnetId"])
+    found = _subnets(session, vpc_id, *of_run(run_id))
+    all_of(
+        partial(remove, session, ec2.delete_subnet, SubnetId=subnet["SubnetId"])
+        for subnet in found
+    )
 
 
-def _delete_tables(session: Session, vpc_id: str) -> None:
+def _delete_tables(session: Session, vpc_id: str, run_id: str) -> None:
     """The main table has no association of its own to undo and goes with the VPC."""
     ec2 = session.client("ec2")
-    for table in ec2.describe_route_tables(Filters=[where("vpc-id", vpc_id)])["RouteTables"]:
+    filters = [where("vpc-id", vpc_id), *of_run(run_id)]
+    for table in ec2.describe_route_tables(Filters=filters)["RouteTables"]:
         if not any(link.get("Main") for link in table["Associations"]):
             remove(session, ec2.delete_route_table, RouteTableId=table["RouteTableId"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from orchestrator.aws.refusals import is_in_use, missing_is_fine
@@ -24,3 +24,15 @@ def remove(session: Session, delete: Callable[..., object], **what: str) -> None
             delete(**what)
 
     session.patience.retry(once, when=is_in_use, timeout_s=DEPENDENCY_S)
+
+
+def all_of(steps: Iterable[Callable[[], None]]) -> None:
+    """Take every step, also after one that fails; the first failure is raised at the end."""
+    failures: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]

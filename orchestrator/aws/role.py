@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws import dead_letters
 from orchestrator.aws.refusals import boundary, code, is_missing, missing_is_fine
-from orchestrator.aws.removal import remove
+from orchestrator.aws.removal import all_of, remove
 from orchestrator.aws.secrets import arn_of
 from orchestrator.aws.tags import PREFIX, RUN, RunTags, named
 from orchestrator.aws.waits import PROPAGATION_S
@@ -69,9 +70,13 @@ def delete_roles(session: Session, run_id: str) -> None:
             session, iam.remove_role_from_instance_profile, InstanceProfileName=box, RoleName=name
         )
     remove(session, iam.delete_instance_profile, InstanceProfileName=box)
-    for name in (box, named(run_id, KILL)):
-        remove(session, iam.delete_role_policy, RoleName=name, PolicyName=_POLICY)
-        remove(session, iam.delete_role, RoleName=name)
+    all_of(partial(_delete_role, session, name) for name in (box, named(run_id, KILL)))
+
+
+def _delete_role(session: Session, name: str) -> None:
+    iam = session.client("iam")
+    remove(session, iam.delete_role_policy, RoleName=name, PolicyName=_POLICY)
+    remove(session, iam.delete_role, RoleName=name)
 
 
 def box_trust() -> Document:

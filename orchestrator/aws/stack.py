@@ -12,14 +12,15 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from orchestrator.aws import dead_letters, keys, network, role, schedules
-from orchestrator.aws.instances import find_boxes, terminate, wait_terminated
+from orchestrator.aws import dead_letters, keys, network, role, schedules, secrets
+from orchestrator.aws.blockers import explained
+from orchestrator.aws.instances import BoxRecord, find_boxes, terminate, wait_terminated
 from orchestrator.aws.leftover import Leftover, leftovers
 from orchestrator.aws.refusals import boundary
 from orchestrator.aws.removal import remove
-from orchestrator.aws.tags import checked, of_run
-from orchestrator.aws.waits import TERMINATION_S
-from orchestrator.errors import CloudError, CredentialsError, GpurunError
+from orchestrator.aws.tags import checked, named, of_run
+from orchestrator.aws.waits import PROPAGATION_S, TEARDOWN_S, TERMINATION_S
+from orchestrator.errors import CloudError, CredentialsError, GpurunError, TeardownError
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
@@ -32,23 +33,26 @@ Step = Callable[["Session", str], None]
 
 
 def teardown(session: Session, run_id: str, now: datetime) -> list[Leftover]:
-    """Delete all of the run but its results; returns what is still there, aged as of `now`.
+    """Delete all of the run but its results; returns what is still there, and what holds it.
 
     Instances that RunInstances had only just made may show up late: then a second round follows.
+    All waits together end in 25 minutes.
 
     Raises:
         RunNotFound: not a run's id.
+        TeardownError: EC2 would not even be asked to end a box.
         CredentialsError: what can't be seen is not gone.
         CloudError: the local cloud doesn't answer.
         ApiError: the check at the end could not look.
     """
+    session = session.within(TEARDOWN_S)
     stuck = _round(session, checked(run_id))
     left = leftovers(session, run_id)
     late = {item.id for item in left if item.kind == "instance"} - set(stuck)
     if late:
         _round(session, run_id)
         left = leftovers(session, run_id)
-    return [item.aged(now) for item in left]
+    return [item.aged(now) for item in explained(session, left)]
 
 
 def _round(session: Session, run_id: str) -> tuple[str, ...]:
@@ -62,9 +66,40 @@ def _round(session: Session, run_id: str) -> tuple[str, ...]:
 
 def _end_boxes(session: Session, run_id: str) -> tuple[str, ...]:
     boxes = find_boxes(session, run_id)
+    alive = [box for box in boxes if box.alive]
+    try:
+        terminate(session, [box.instance_id for box in alive])
+    except CloudError:
+        raise
+    except GpurunError as error:
+        raise _unconfirmed(session, run_id, alive, error) from error
     ids = [box.instance_id for box in boxes if box.state != "terminated"]
-    terminate(session, ids)
     return wait_terminated(session, ids, TERMINATION_S)
+
+
+def _unconfirmed(
+    session: Session, run_id: str, alive: list[BoxRecord], error: GpurunError
+) -> TeardownError:
+    """Nobody knows that they end: they are not called ended anywhere."""
+    boxes = "\n".join(
+        f"    {box.box} {box.instance_id} may still run and bill; {_switch(session, run_id, box)}"
+        for box in alive
+    )
+    return TeardownError(
+        f"TERMINATION UNCONFIRMED: {error.message}\n{boxes}",
+        hint=f"{error.hint} Then: gpurun down {run_id}".lstrip(),
+    )
+
+
+def _switch(session: Session, run_id: str, box: BoxRecord) -> str:
+    """When the cloud ends it by itself."""
+    try:
+        at = schedules.fires_at(session, named(run_id, box.box))
+    except GpurunError:
+        return "the cloud's switch can't be seen either: it fires at the run's last deadline"
+    if at is None:
+        return "the cloud has no switch for it: end it in the EC2 console"
+    return f"the cloud's switch ends it at {at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _go_on_after(step: Step, session: Session, run_id: str) -> None:
@@ -95,11 +130,17 @@ def _delete_letters(session: Session, run_id: str) -> None:
     dead_letters.delete_queue(session, run_id)
 
 
+def _delete_roles(session: Session, run_id: str) -> None:
+    """What IAM refuses because of its own delay passes in seconds; a person's policy doesn't."""
+    role.delete_roles(session.within(PROPAGATION_S), run_id)
+
+
 _STEPS: tuple[Step, ...] = (
+    secrets.delete_secrets,
     _delete_volumes,
     network.delete_network,
     keys.delete_key_pair,
     schedules.delete_kills,
     _delete_letters,
-    role.delete_roles,
+    _delete_roles,
 )

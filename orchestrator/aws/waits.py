@@ -23,6 +23,8 @@ PROPAGATION_S = 60.0
 TERMINATION_S = 600.0
 # How long an instance's interfaces may outlive it (facts of public incident reports: minutes).
 DEPENDENCY_S = 600.0
+# A whole teardown: boxes, network and a second round for what showed up late.
+TEARDOWN_S = 1500.0
 
 
 @dataclass(frozen=True)

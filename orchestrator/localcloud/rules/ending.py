@@ -30,6 +30,15 @@ def holders(backend: Any, rules: StrictRules) -> list[Any]:
     return [i for i in found if not _interfaces_gone(i, rules)]
 
 
+def interfaces(backend: Any, rules: StrictRules) -> list[Any]:
+    """Network interfaces that exist, whatever they belong to."""
+    return [
+        nic
+        for nic in backend.enis.values()
+        if nic.instance is None or not _interfaces_gone(nic.instance, rules)
+    ]
+
+
 def _interfaces_gone(instance: Any, rules: StrictRules) -> bool:
     if instance._state.name != "terminated":
         return False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from moto.ec2.exceptions import DependencyViolationError, EC2ClientError
 from moto.ec2.models import EC2Backend
 
-from orchestrator.localcloud.rules.ending import holders
+from orchestrator.localcloud.rules.ending import holders, interfaces
 from orchestrator.localcloud.rules.patches import Patches
 from orchestrator.localcloud.rules.settings import StrictRules
 
@@ -16,9 +17,10 @@ def install(patches: Patches, rules: StrictRules) -> None:
     patches.replace(EC2Backend, "delete_subnet", lambda stock: _subnet(stock, rules))
     patches.replace(EC2Backend, "delete_security_group", lambda stock: _group(stock, rules))
     patches.replace(EC2Backend, "detach_internet_gateway", lambda stock: _gateway(stock, rules))
-    patches.replace(EC2Backend, "delete_vpc", _vpc)
+    patches.replace(EC2Backend, "delete_vpc", lambda stock: _vpc(stock, rules))
     patches.replace(EC2Backend, "delete_route_table", _route_table)
-    patches.replace(EC2Backend, "delete_vpc_endpoints", _endpoints)
+    patches.replace(EC2Backend, "delete_vpc_endpoints", lambda stock: _endpoints(stock, rules))
+    patches.replace(EC2Backend, "describe_vpc_endpoints", lambda stock: _pruned(stock, rules))
     patches.replace(EC2Backend, "describe_tags", _tags)
 
 
@@ -28,7 +30,8 @@ def _blocked(what: str) -> DependencyViolationError:
 
 def _subnet(stock: Any, rules: StrictRules) -> Any:
     def delete_subnet(self: Any, subnet_id: str) -> Any:
-        if any(i.subnet_id == subnet_id for i in holders(self, rules)):
+        used = any(nic.subnet.id == subnet_id for nic in interfaces(self, rules))
+        if used or any(i.subnet_id == subnet_id for i in holders(self, rules)):
             raise _blocked(f"subnet '{subnet_id}'")
         return stock(self, subnet_id)
 
@@ -59,6 +62,8 @@ def _named_by_others(backend: Any, group_id: str) -> bool:
 
 
 def _worn(backend: Any, rules: StrictRules, group_id: str) -> bool:
+    if any(group_id == group.id for nic in interfaces(backend, rules) for group in nic.group_set):
+        return True
     for instance in holders(backend, rules):
         on_nics = {g.id for nic in instance.nics.values() for g in nic.group_set}
         if group_id in on_nics | {getattr(g, "id", g) for g in instance.security_groups}:
@@ -68,7 +73,8 @@ def _worn(backend: Any, rules: StrictRules, group_id: str) -> bool:
 
 def _gateway(stock: Any, rules: StrictRules) -> Any:
     def detach_internet_gateway(self: Any, internet_gateway_id: str, vpc_id: str) -> Any:
-        if any(i.vpc_id == vpc_id and i.public_ip for i in holders(self, rules)):
+        mapped = [a for a in self.addresses if a.eni and a.eni.subnet.vpc_id == vpc_id]
+        if mapped or any(i.vpc_id == vpc_id and i.public_ip for i in holders(self, rules)):
             raise DependencyViolationError(
                 f"Network {vpc_id} has some mapped public address(es). Please unmap those public "
                 "address(es) before detaching the gateway."
@@ -78,8 +84,9 @@ def _gateway(stock: Any, rules: StrictRules) -> Any:
     return detach_internet_gateway
 
 
-def _vpc(stock: Any) -> Any:
+def _vpc(stock: Any, rules: StrictRules) -> Any:
     def delete_vpc(self: Any, vpc_id: str) -> Any:
+        _prune_endpoints(self, rules)
         gateways = [g for g in self.internet_gateways.values() if g.vpc and g.vpc.id == vpc_id]
         endpoints = [e for e in self.vpc_end_points.values() if e.vpc_id == vpc_id]
         groups = [g for g in self.groups.get(vpc_id, {}).values() if g.name != "default"]
@@ -105,13 +112,33 @@ def _route_table(stock: Any) -> Any:
     return delete_route_table
 
 
-def _endpoints(stock: Any) -> Any:
+def _endpoints(stock: Any, rules: StrictRules) -> Any:
     def delete_vpc_endpoints(self: Any, vpce_ids: Any = None) -> Any:
-        stock(self, vpce_ids)
-        for vpce_id in vpce_ids or []:
-            self.vpc_end_points.pop(vpce_id, None)
+        found = [
+            self.vpc_end_points[name] for name in vpce_ids or [] if name in self.vpc_end_points
+        ]
+        living = [endpoint for endpoint in found if endpoint.state != "deleting"]
+        stock(self, [endpoint.id for endpoint in living])
+        for endpoint in living:
+            endpoint.state, endpoint.strict_deleted_at = "deleting", rules.now()
+        _prune_endpoints(self, rules)
 
     return delete_vpc_endpoints
+
+
+def _prune_endpoints(backend: Any, rules: StrictRules) -> None:
+    lingering = timedelta(seconds=rules.endpoint_linger_s)
+    for endpoint in list(backend.vpc_end_points.values()):
+        if endpoint.state == "deleting" and rules.now() >= endpoint.strict_deleted_at + lingering:
+            del backend.vpc_end_points[endpoint.id]
+
+
+def _pruned(stock: Any, rules: StrictRules) -> Any:
+    def describe_vpc_endpoints(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _prune_endpoints(self, rules)
+        return stock(self, *args, **kwargs)
+
+    return describe_vpc_endpoints
 
 
 def _tags(stock: Any) -> Any:

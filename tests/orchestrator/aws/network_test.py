@@ -220,7 +220,12 @@ def test_an_endpoint_that_ec2_keeps_is_not_taken_for_deleted(
 def test_groups_that_name_each_other_are_deleted(session: Session, tags: RunTags) -> None:
     net = ensure_network(session, tags, ZONES, CALLER)
     ec2 = session.client("ec2")
-    other = ec2.create_security_group(GroupName="x", Description="x", VpcId=net.vpc_id)["GroupId"]
+    other = ec2.create_security_group(
+        GroupName="x",
+        Description="x",
+        VpcId=net.vpc_id,
+        TagSpecifications=tags.spec("security-group", role="sg"),
+    )["GroupId"]
     for one, two in ((net.group_id, other), (other, net.group_id)):
         ec2.authorize_security_group_ingress(
             GroupId=one,
