@@ -54,6 +54,8 @@ class BudgetLog:
             raise BudgetError(
                 f"{self.bucket.name} holds no budget {self.name}.", hint=_how_to_make(self.name)
             )
+        if len(keys) < len(self._entries):
+            raise self._damaged(self._key(len(keys) + 1))
         for number, key in enumerate(keys, 1):
             if key != self._key(number):
                 raise self._damaged(self._key(number))
