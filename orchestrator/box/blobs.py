@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -104,13 +104,10 @@ class Blobs:
             return replace(found, size=self.redact.clear_size(found.path, found.size))
         return found
 
-    def sweep(self, wanted: Sequence[str]) -> None:
-        """Forget the parts of what isn't wanted any more. Raises StoreDown."""
-        self.store.forget(self.under, {self.under + sha256 for sha256 in wanted})
-
-    def hash_of(self, name: str) -> str:
-        """The last known hash of a file; empty for one that was never read."""
-        return self._hashes.get(name, ((0, 0, 0), ""))[1]
+    def sweep(self, names: Iterable[str]) -> None:
+        """Throw away the parts of files that are other ones by now. Raises StoreDown."""
+        hashes = [self._hashes[name][1] for name in names if name in self._hashes]
+        self.store.forget(self.under, {self.under + sha256 for sha256 in hashes})
 
     def _count(self, unit: Unit, files: list[Found], upto: int) -> list[Found]:
         size = sum(found.size for found in files)

@@ -130,6 +130,8 @@ class Syncer:
         self._commits.commit(self._now, round_.saying, final=final, last=round_.final)
         if tally.failure:
             raise tally.failure
+        if not round_.only_own:
+            self._blobs.sweep(found.name for unit in mine for found in unit.files)
         if final:
             self._complete(round_)
         for_good = round_.final and tally.refused and not tally.waits
@@ -150,8 +152,6 @@ class Syncer:
         with self._lock:
             kept = {name: it for unit in units for name, it in self._kept(unit).items()}
             self._entries = kept | (self._not_own() if round_.only_own else {})
-        if not round_.only_own:
-            self._blobs.sweep([self._blobs.hash_of(f.name) for unit in units for f in unit.files])
 
     def _not_own(self) -> dict[str, Entry]:
         return {name: entry for name, entry in self._entries.items() if name not in OWN}

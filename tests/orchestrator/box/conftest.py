@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from .rig import BUCKET, Cloud, Rig, box_spec
+from .valve import ValveCloud
 
 
 @pytest.fixture(scope="package")
@@ -27,6 +28,14 @@ def cloud(shared_cloud: Cloud) -> Iterator[Cloud]:
         for item in page.get("Contents", []):
             s3.delete_object(Bucket=BUCKET, Key=item["Key"])
     s3.delete_bucket(Bucket=BUCKET)
+
+
+@pytest.fixture
+def valves(cloud: Cloud) -> Iterator[ValveCloud]:
+    """The same bucket behind a valve."""
+    valves = ValveCloud.start()
+    yield valves
+    valves.unplug()
 
 
 @pytest.fixture

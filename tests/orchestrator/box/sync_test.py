@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,56 +12,16 @@ from orchestrator.box import store as store_module
 from orchestrator.box.parts import Changed
 from orchestrator.box.scan import EVERYTHING, checkpoints, missing, scan
 from orchestrator.box.store import Store, StoreDown
-from orchestrator.box.sync import Round, Synced, Syncer, Unverified
+from orchestrator.box.sync import Unverified
 
-from .rig import BUCKET, PREFIX, REGION, RUN, Cloud
+from .desk import Desk
+from .rig import BUCKET, PREFIX, REGION, Cloud
 
 
 @pytest.fixture
 def store(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("AWS_ENDPOINT_URL", cloud.url)
     return Store(BUCKET, REGION, PREFIX)
-
-
-class Desk:
-    """A job's folder and its syncer."""
-
-    def __init__(self, store: Store, folder: Path) -> None:
-        self.store, self.folder, self.out = store, folder, folder / "work" / "out"
-        self.out.mkdir(parents=True)
-        self.syncer = self.another_agent()
-
-    def another_agent(self) -> Syncer:
-        return Syncer(self.store, RUN, "train", self.folder)
-
-    def write(self, name: str, data: bytes, age_s: float = 60) -> Path:
-        path = self.folder / "work" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        os.utime(path, (time.time() - age_s,) * 2)
-        return path
-
-    def sync(self, **changes: Any) -> Synced:
-        base: dict[str, Any] = {"attempt": 1, "step": 7, "final": False, "outcome": ""}
-        base |= {"quiet_s": 2.0, "status": {"step": 7}}
-        base |= {"now": time.time(), "results": ("out",), "time_is_up": lambda: False}
-        return self.syncer.sync(Round(**(base | changes)))
-
-    def final(self, outcome: str = "done") -> Synced:
-        return self.sync(final=True, outcome=outcome)
-
-    def manifest(self, seq: int) -> dict[str, Any]:
-        said = json.loads(self.store.get(f"jobs/train/manifests/{seq:06d}.json") or b"{}")
-        assert isinstance(said, dict)
-        return said
-
-    def listed(self, seq: int) -> set[str]:
-        return set(self.manifest(seq)["files"])
-
-    def complete(self) -> dict[str, Any]:
-        said = json.loads(self.store.get("jobs/train/COMPLETE") or b"{}")
-        assert isinstance(said, dict)
-        return said
 
 
 @pytest.fixture
