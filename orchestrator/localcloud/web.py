@@ -2,7 +2,7 @@
 
 API calls are taken one at a time (moto isn't made for threads); object traffic runs in parallel,
 but for conditional writes, which must see each other's effect. A box's own credentials may do
-to S3 only what its role allows.
+to S3, SSM and Secrets Manager only what its role allows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -22,13 +22,13 @@ from moto.moto_server.werkzeug_app import (
 )
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from orchestrator.localcloud import objects, policy
+from orchestrator.localcloud import kept, objects, policy
 from orchestrator.localcloud.metadata import BOX_KEY_PREFIX
 from orchestrator.localcloud.meter import Meter
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
-_CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/\d+/[^/]+/([a-z0-9-]+)/")
+_CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/\d+/([^/]+)/([a-z0-9-]+)/")
 # A page open in a browser on this machine could otherwise launch boxes here.
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?")
 _FORM = "application/x-www-form-urlencoded"
@@ -61,12 +61,18 @@ class CloudApp:
             return _reply(start, "403 Forbidden", "not for web pages", "text/plain")
         if path.startswith("/_gpurun/"):
             return self._own_route(path, environ, start)
-        access_key, service = _signer(environ)
+        access_key, region, service = _signer(environ)
         if service == "s3":
             return self._object(environ, start, access_key)
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)  # nobody waits for a slow sender
+        from_box = access_key.startswith(BOX_KEY_PREFIX)
         with self._api_lock:
+            if from_box and service in kept.SERVICES:
+                target = environ.get("HTTP_X_AMZ_TARGET", "")
+                request = kept.parse(service, region, target, body)
+                if not self._allowed(access_key, request.action, request.resource, {}):
+                    return _refuse_json(start, request)
             return self._answered(environ, start)
 
     def _answered(self, environ: Environ, start: StartResponse) -> list[bytes]:
@@ -76,7 +82,9 @@ class CloudApp:
         method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
         request = objects.parse(method, environ["PATH_INFO"], query)
         from_box = access_key.startswith(BOX_KEY_PREFIX)
-        if from_box and not self._allowed(access_key, request):
+        if from_box and not self._allowed(
+            access_key, request.action, request.resource, request.context
+        ):
             return _reply(
                 start,
                 "403 Forbidden",
@@ -97,10 +105,12 @@ class CloudApp:
             self._meter.s3_request(request.run, put=request.is_put, bytes_out=size)
         return body
 
-    def _allowed(self, access_key: str, request: objects.ObjectRequest) -> bool:
+    def _allowed(
+        self, access_key: str, action: str, resource: str, context: Mapping[str, str]
+    ) -> bool:
         role = self._role_of_key(access_key)
         return role is not None and policy.allows(
-            policy.documents_of(role), request.action, request.resource, request.context
+            policy.documents_of(role), action, resource, context
         )
 
     def _own_route(self, path: str, environ: Environ, start: StartResponse) -> list[bytes]:
@@ -130,15 +140,21 @@ def serve(app: CloudApp, port: int) -> BaseWSGIServer:
     return make_server("127.0.0.1", port, app, threaded=True, request_handler=QuietHandler)
 
 
-def _signer(environ: Environ) -> tuple[str, str]:
-    """The access key and the service that a request was signed for; unsigned means S3."""
+def _signer(environ: Environ) -> tuple[str, str, str]:
+    """Access key, region and service that a request was signed for; unsigned means S3."""
     signed = environ.get("HTTP_AUTHORIZATION") or ""
     if found := _CREDENTIAL.search(signed):
-        return found[1], found[2]
+        return found[1], found[2], found[3]
     query = parse_qs(environ.get("QUERY_STRING", ""))
     if found := _CREDENTIAL.search("Credential=" + query.get("X-Amz-Credential", [""])[0]):
-        return found[1], found[2]
-    return "", "s3"
+        return found[1], found[2], found[3]
+    return "", "", "s3"
+
+
+def _refuse_json(start: StartResponse, request: kept.KeptRequest) -> list[bytes]:
+    words = f"The box's role doesn't allow {request.action} on {request.resource}"
+    text = json.dumps({"__type": "AccessDeniedException", "message": words})
+    return _reply(start, "400 Bad Request", text, "application/x-amz-json-1.1")
 
 
 def _json(start: StartResponse, value: dict[str, object]) -> list[bytes]:
