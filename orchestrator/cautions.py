@@ -22,12 +22,24 @@ def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> 
     for name, box in runbook.boxes.items():
         if box.hours > LONG:
             yield f"box {name} may live for {box.hours.days} days"
+        if box.spot:
+            yield (
+                f"box {name} is a spot instance: EC2 may take it away at two minutes' notice"
+                f"{_and_then(name, runbook)}"
+            )
         yield from _smaller(name, box.instance, box.fallbacks, offer)
     if cloud == "local":
         for name, job in runbook.jobs.items():
             pins = runbook.pins_of(job)
             if pins and runbook.sources.pins[pins].gpu:
                 yield f"job {name}: pins {pins} need a GPU, which a local box hasn't got"
+
+
+def _and_then(box: str, runbook: Runbook) -> str:
+    fragile = [name for name, job in runbook.jobs.items() if job.box == box and not job.retries]
+    if not fragile:
+        return "; its jobs then go on from their last checkpoint on a new box"
+    return f"; without `retries` that ends {', '.join(fragile)}"
 
 
 def _smaller(name: str, first: str, fallbacks: tuple[str, ...], offer: Offer) -> Iterator[str]:

@@ -61,7 +61,8 @@ def plan_view(plan: Plan) -> Group:
         gpu = f"{box.gpus}×{box.gpu}" if box.gpus > 1 else box.gpu
         price, hours = str(box.price_usd_per_hour), f"{box.hours.normalize():f}"
         money = (usd(box.worst_case_usd), usd(box.expected_usd))
-        boxes.add_row(box.name, box.instance, gpu, price, hours, f"{box.disk_gb} GB", *money)
+        kind = f"{box.instance} spot" if box.spot else box.instance
+        boxes.add_row(box.name, kind, gpu, price, hours, f"{box.disk_gb} GB", *money)
         times = (f"{at:%d %H:%M:%S}" for at in (box.drain_at, box.poweroff_at, box.cloud_at))
         ends.add_row(box.name, *times, str(box.vcpus), box.quota_code)
     jobs = _table("Jobs", ("job", "box", "runs", "needs", "pins", "results"))
@@ -104,7 +105,17 @@ def _plan_facts(plan: Plan) -> list[str]:
         f"prices as of {plan.prices_as_of}; deadlines as if started now; quota {needs}",
         f"at most the last {plan.loss_bound_s} s of results can be lost",
         *fallbacks,
+        *_elsewhere(plan),
         *plan.warnings,
+    ]
+
+
+def _elsewhere(plan: Plan) -> list[str]:
+    if not plan.next_regions:
+        return []
+    return [
+        f"if {plan.region} has no room for a box, the run begins anew in "
+        f"{' or '.join(plan.next_regions)}, priced there, within what is left of the cap"
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
@@ -28,6 +29,8 @@ class Offer:
     storage: StoragePrices
     passed_over: tuple[str, ...] = ()
     """Why the regions before it wouldn't do."""
+    next_regions: tuple[str, ...] = ()
+    """Regions after it that offer and price everything as well."""
 
     @property
     def as_of(self) -> date:
@@ -67,6 +70,7 @@ def _first(regions: tuple[str, ...], kinds: list[str], catalog: Catalog) -> Offe
             return replace(
                 _offer(region, kinds, catalog),
                 passed_over=tuple(error.message for error in refused),
+                next_regions=_offering(regions[regions.index(region) + 1 :], kinds, catalog),
             )
         except CatalogError as error:
             refused.append(error)
@@ -74,6 +78,14 @@ def _first(regions: tuple[str, ...], kinds: list[str], catalog: Catalog) -> Offe
         raise refused[0]
     reasons = "; ".join(error.message for error in refused)
     raise CatalogError(f"no region of the runbook will do: {reasons}", hint=refused[0].hint)
+
+
+def _offering(regions: tuple[str, ...], kinds: list[str], catalog: Catalog) -> tuple[str, ...]:
+    found = []
+    for region in regions:
+        with suppress(CatalogError):
+            found.append(_offer(region, kinds, catalog).region)
+    return tuple(found)
 
 
 def _offer(region: str, kinds: list[str], catalog: Catalog) -> Offer:

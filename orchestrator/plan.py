@@ -48,6 +48,8 @@ LINES_A_STALL = 10
 """Unless the runbook says so itself: lines of metrics that must be missing, and for how long."""
 RESULTS = "s3:results"
 """The ledger's line for S3 and transfer; no box can have this name."""
+SPOT_QUOTAS = {"L-DB2E81BA": "L-3819A6DF"}
+"""Which quota counts spot instances of the families that another counts on demand."""
 
 
 class AmiFacts(Protocol):
@@ -85,6 +87,8 @@ class Plan(PlanModel):
     boxes: tuple[PlannedBox, ...]
     jobs: tuple[PlannedJob, ...]
     warnings: tuple[str, ...] = ()
+    next_regions: tuple[str, ...] = ()
+    """Where the run may go, each priced anew, should `region` have no room for a box."""
 
     def box(self, name: str) -> PlannedBox:
         """Raises KeyError."""
@@ -154,6 +158,7 @@ def make_plan(
         boxes=boxes,
         jobs=tuple(_job(name, runbook) for name in runbook.jobs),
         warnings=tuple(cautions_of(runbook, offer, cloud, start)),
+        next_regions=offer.next_regions,
     )
     _check_cap(plan)
     return plan
@@ -219,7 +224,7 @@ def _box(
         worst_case_usd=worst_box_usd(box, dearest, offer.storage),
         expected_usd=expected_box_usd(box, prices[box.instance], offer.storage, life),
         expected_hours=_hours(life),
-        quota_code=kinds[0].quota_code,
+        quota_code=_quota_code(kinds[0].quota_code, spot=box.spot),
         spot=box.spot,
         vcpus=max(kind.vcpus for kind in kinds),
         gpu=kinds[0].gpu,
@@ -227,6 +232,10 @@ def _box(
         gpu_memory_mib=kinds[0].gpu_memory_mib,
         zones={kind.name: kind.zones[offer.region] for kind in kinds},
     )
+
+
+def _quota_code(on_demand: str, *, spot: bool) -> str:
+    return SPOT_QUOTAS.get(on_demand, on_demand) if spot else on_demand
 
 
 def _job(name: str, runbook: Runbook) -> PlannedJob:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from orchestrator.catalog import load_catalog
 from orchestrator.clock import SystemClock
 from orchestrator.plan import Plan, make_plan
+from orchestrator.regions import Try, plan_elsewhere
 from orchestrator.runbook import load_runbook
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from decimal import Decimal
     from pathlib import Path
 
@@ -28,6 +30,31 @@ def plan_runbook(
     """
     return make_plan(
         load_runbook(path),
+        now=SystemClock().now(),
+        catalog=load_catalog(),
+        cloud=cloud,
+        cap_usd=cap_usd,
+        allow_stale_prices=allow_stale_prices,
+    )
+
+
+def replan_runbook(
+    path: Path,
+    tries: Sequence[Try],
+    *,
+    cloud: CloudName,
+    cap_usd: Decimal | None,
+    allow_stale_prices: bool,
+) -> Plan:
+    """The same in the next region, as of now, with what is left of the cap.
+
+    Raises:
+        CapacityError: no region is left; every try is in the message.
+        RunbookError: the runbook has been changed, and is wrong now.
+    """
+    return plan_elsewhere(
+        load_runbook(path),
+        tries,
         now=SystemClock().now(),
         catalog=load_catalog(),
         cloud=cloud,
