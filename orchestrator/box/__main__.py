@@ -20,6 +20,9 @@ def main() -> int:
     parser.add_argument("--box", required=True)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--end-with", required=True, help="command that ends the box")
+    parser.add_argument(
+        "--last-sync", action="store_true", help="start nothing, commit what lies there, end"
+    )
     options = parser.parse_args()
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr, force=True
@@ -35,7 +38,7 @@ def main() -> int:
         instance_id=_instance_id(),
         booted_at=float(os.environ["GPURUN_BOOTED_AT"]),
     )
-    Agent(spec, host, clock).run()
+    Agent(spec, host, clock).run(last_sync=options.last_sync)
     return 0
 
 

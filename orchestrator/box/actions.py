@@ -44,6 +44,11 @@ class Listen:
 
 
 @dataclass(frozen=True)
+class AskSpot:
+    """Ask the metadata service whether the spot instance is to be taken away (lane `spot`)."""
+
+
+@dataclass(frozen=True)
 class Start:
     """Start a job's process, attempt + 1."""
 
@@ -106,6 +111,7 @@ Action = (
     | ReadSecrets
     | Poll
     | Listen
+    | AskSpot
     | Start
     | Stop
     | KeepStacks

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 from orchestrator.box import work
 from orchestrator.box.actions import Action, Mark, PowerOff, ReadSecrets, Report, Start, Stop
@@ -25,7 +26,7 @@ from orchestrator.box.process import Place, Process, argv, environment
 from orchestrator.box.progress import Progress
 from orchestrator.box.scan import checkpoints, missing
 from orchestrator.box.spec import BoxSpec
-from orchestrator.box.state import CUT, ENDED, FAILED, RUNNING, SYNCING, Job, State
+from orchestrator.box.state import AGENT_DIED, CUT, ENDED, FAILED, RUNNING, SYNCING, Job, State
 from orchestrator.box.sync import Synced
 
 __all__ = ["Agent", "Host"]
@@ -48,12 +49,20 @@ class Agent:
         self._processes: dict[str, Process] = {}
         self._secrets: dict[str, str] = {}
         self._notes: set[str] = set()
-        self._stopped = self._over = False
+        self._stopped = self._over = self._is_last = False
 
-    def run(self) -> None:
-        """Work until the box is over."""
+    def run(self, *, last_sync: bool = False) -> None:
+        """Work until the box is over.
+
+        `last_sync`: agents died again and again. Nothing is started; what lies there is committed
+        in the time of a drain, and what fails doesn't end this one.
+        """
         signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._is_last = last_sync
         self.resume()
+        if last_sync:
+            now = self._clock.now()
+            self._state.stop(self._state.deadlines.from_now(now), AGENT_DIED)
         while not self.tick():
             self._wake.wait(min(0.5, self._spec.tick_s))
             self._wake.clear()
@@ -61,10 +70,18 @@ class Agent:
     def tick(self) -> bool:
         """Look, decide, act; True once the box has been told to power off."""
         now = self._clock.now()
-        self._look(now)
+        self._guarded(self._look, now)
         for action in decide(self._state, now):
-            self._act(action, now)
+            self._guarded(self._act, action, now)
         return self._over
+
+    def _guarded(self, doing: Callable[..., None], *arguments: object) -> None:
+        try:
+            doing(*arguments)
+        except Exception:
+            if not self._is_last:
+                raise
+            log.exception("goes on")
 
     def _on_sigterm(self, *_: object) -> None:
         self._stopped = True
@@ -73,15 +90,20 @@ class Agent:
     def resume(self) -> None:
         """Go on from what an earlier agent of this box wrote down."""
         for job in self._state.jobs.values():
-            place = self._places[job.name]
-            job.recalled = recall(job, place.folder)
-            if not job.recalled:
-                continue
-            process = "killed it" if self._body.end_leftover(place) else "its process had ended"
-            self._read_progress(job)
-            log.info("%s: an earlier agent left it %s; %s", job.name, job.state, process)
-            if job.state == RUNNING and not job.outcome and job.told:
-                self._close(job, CUT, job.told)
+            self._guarded(self._resume, job)
+
+    def _resume(self, job: Job) -> None:
+        place = self._places[job.name]
+        job.recalled = recall(job, place.folder)
+        if self._is_last and not job.recalled and place.log.exists():
+            job.state, job.attempt, job.recalled = RUNNING, 1, True  # what is there still counts
+        if not job.recalled:
+            return
+        process = "killed it" if self._body.end_leftover(place) else "its process had ended"
+        self._read_progress(job)
+        log.info("%s: an earlier agent left it %s; %s", job.name, job.state, process)
+        if job.state == RUNNING and not job.outcome and job.told:
+            self._close(job, CUT, job.told)
 
     def _look(self, now: float) -> None:
         self._state.steady = self._clock.steady()

@@ -6,12 +6,16 @@ time is simulated and nothing runs beside the loop.
 
 from __future__ import annotations
 
+import json
+import logging
 import shutil
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
+from orchestrator.box.fetch import metadata
 from orchestrator.box.lanes import Lane
 from orchestrator.box.process import Place, Process, end_leftover
 from orchestrator.box.secrets import read_secrets
@@ -20,6 +24,7 @@ from orchestrator.box.stacks import keep_stacks
 from orchestrator.box.store import Store
 
 OFF_TIMEOUT_S = 60
+log = logging.getLogger("gpurun")
 
 
 class Body:
@@ -47,9 +52,21 @@ class Body:
         """Add where each process of the job stands to its stacks.txt. Raises OSError."""
         keep_stacks(place, pid, now)
 
+    def spot_notice(self) -> float | None:
+        """When a spot instance will be taken away, in epoch seconds; None: nobody says so."""
+        try:
+            said = json.loads(metadata("spot/instance-action", timeout_s=2))
+            return datetime.fromisoformat(said["time"].replace("Z", "+00:00")).timestamp()
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None  # a 404 until there is one
+
     def disk_free(self, root: Path) -> int:
         """Bytes."""
         return shutil.disk_usage(root).free
 
     def power_off(self, command: Sequence[str]) -> None:
-        subprocess.run(command, check=False, timeout=OFF_TIMEOUT_S)
+        """One that hangs or can't be run is left to user data, which has a harder one."""
+        try:
+            subprocess.run(command, check=False, timeout=OFF_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            log.warning("power-off: %s", error)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.box.actions import (
     Action,
+    AskSpot,
     Install,
     KeepStacks,
     Listen,
@@ -35,12 +36,14 @@ from orchestrator.box.state import (
     INSTALLING,
     READY,
     RUNNING,
+    TOLD_TO_STOP,
     WAITING,
     Job,
     State,
 )
 
 POLL_S = 5.0
+SPOT_POLL_S = 5.0
 TRIES = 3
 OFF_TRIES = 3
 # What a frozen job gets for its stacks to be written down, and then to heed SIGTERM.
@@ -64,6 +67,7 @@ def decide(state: State, now: float) -> list[Action]:
         *([] if ReadSecrets() in starts else _secrets_again(state, now)),
         *_syncs(state, now),
         *_listen(state, phase, now),
+        *_ask_spot(state),
         *_report(state, phase, now),
     ]
 
@@ -120,7 +124,7 @@ def _blocked(state: State) -> Iterator[Action]:
 
 
 def _stops(state: State, now: float) -> Iterator[Action]:
-    why = "told to stop" if state.told else "told to stop at the deadline"
+    why = state.told or "told to stop at the deadline"
     for job in state.jobs.values():
         if not job.alive or now < state.deadlines.drain_at:
             continue
@@ -156,7 +160,9 @@ def _stacks_are_kept(state: State, job: Job) -> bool:
 
 
 def _cut_the_rest(state: State) -> Iterator[Action]:
-    cause = "the box was told to stop" if state.told else "the deadline came"
+    cause = state.told or "the deadline came"
+    if cause == TOLD_TO_STOP:
+        cause = "the box was told to stop"
     for job in state.jobs.values():
         if not (job.ended or job.outcome or job.alive):
             before = "it was started again" if job.attempt else "it started"
@@ -265,6 +271,13 @@ def _listen(state: State, phase: str, now: float) -> Iterator[Action]:
     due = phase != "draining" and now - state.listened_at >= state.spec.tick_s
     if due and "listen" not in state.busy:
         yield Listen()
+
+
+def _ask_spot(state: State) -> Iterator[Action]:
+    """Also while it drains: a notice may leave less time than that."""
+    waits = state.steady - state.spot_asked_at < SPOT_POLL_S or "spot" in state.busy
+    if state.spec.spot and state.deadlines.noticed_at is None and not waits:
+        yield AskSpot()
 
 
 def _report(state: State, phase: str, now: float) -> Iterator[Action]:

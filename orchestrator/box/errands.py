@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.box import work
 from orchestrator.box.actions import (
+    AskSpot,
     Install,
     KeepStacks,
     Listen,
@@ -32,8 +33,8 @@ from orchestrator.box.state import ENDED, Job, State
 from orchestrator.box.sync import Round, Syncer
 
 log = logging.getLogger("gpurun")
-LANES = ("install", "secrets", "fetch", "report", "listen", "stacks")
-Errand = Install | Prepare | ReadSecrets | Poll | Listen | Sync | Report | KeepStacks
+LANES = ("install", "secrets", "fetch", "report", "listen", "spot", "stacks")
+Errand = Install | Prepare | ReadSecrets | Poll | Listen | AskSpot | Sync | Report | KeepStacks
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,9 @@ class Errands:
         if isinstance(action, Listen):
             state.listened_at = now
             return "listen", lambda: work.told_to_stop(self._fast, state.spec.box)
+        if isinstance(action, AskSpot):
+            state.spot_asked_at = state.steady
+            return "spot", self._body.spot_notice
         if isinstance(action, KeepStacks):
             return "stacks", self._keep_stacks(state.jobs[action.job], now)
         if isinstance(action, Sync):

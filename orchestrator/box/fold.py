@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.box.actions import (
+    AskSpot,
     Install,
     KeepStacks,
     Listen,
@@ -16,7 +17,7 @@ from orchestrator.box.decide import TRIES, backoff_s
 from orchestrator.box.inputs import InputMissing
 from orchestrator.box.install import NoGpu
 from orchestrator.box.lanes import Outcome
-from orchestrator.box.state import BROKEN, DONE, READY, Job, State
+from orchestrator.box.state import BROKEN, DONE, READY, SPOT_NOTICE, Job, State
 from orchestrator.box.store import StoreDown
 from orchestrator.box.sync import Synced
 from orchestrator.box.work import Prepared
@@ -41,6 +42,8 @@ def fold(state: State, outcome: Outcome, now: float) -> Job | None:
         state.remote |= outcome.value
     elif isinstance(action, Listen) and outcome.value is True:
         state.stop(state.deadlines.from_now(now))
+    elif isinstance(action, AskSpot) and isinstance(outcome.value, float):
+        state.stop(state.deadlines.by_notice(outcome.value, now), SPOT_NOTICE)
     elif isinstance(action, KeepStacks):
         state.jobs[action.job].stacks_kept = True
     elif isinstance(action, Report) and action.phase == "off":

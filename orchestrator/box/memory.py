@@ -26,8 +26,9 @@ def recall(job: Job, folder: Path) -> bool:
     """Fill in what was written down; whether there was anything."""
     try:
         said = json.loads((folder / NAME).read_text())
-    except (OSError, ValueError):
+        kept = [(key, said[key]) for key in KEYS]
+    except (OSError, ValueError, LookupError, TypeError):
         return False
-    for key in KEYS:
-        setattr(job, key, said[key])
+    for key, value in kept:
+        setattr(job, key, value)
     return True

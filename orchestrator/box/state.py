@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,10 @@ ENDED = (DONE, FAILED, CUT, BLOCKED)
 
 ABSENT, READY, BROKEN = "absent", "ready", "broken"
 
+
+TOLD_TO_STOP, SPOT_NOTICE = "told to stop", "spot notice"
+AGENT_DIED = "the box's agent died again and again"
+"""Why a box drains before its time; a job's reason begins with it."""
 
 TOLD = (
     *("state", "reason", "attempt", "exit_code", "started_at", "ended_at"),
@@ -153,8 +158,10 @@ class State:
     reported_at: float = 0.0
     polled_at: float = 0.0
     listened_at: float = 0.0
-    told: bool = False
-    """Someone asked for the drain before its time."""
+    told: str = ""
+    """Why the drain came before its time, if it did."""
+    spot_asked_at: float = -math.inf
+    """Steady seconds."""
     log_shipped_at: float = 0.0
     off_reported: bool = False
     off_tries: int = 0
@@ -172,9 +179,10 @@ class State:
             remote=dict.fromkeys(others, WAITING),
         )
 
-    def stop(self, deadlines: Deadlines) -> None:
+    def stop(self, deadlines: Deadlines, why: str = TOLD_TO_STOP) -> None:
         """Take in that the box is to stop by other deadlines than it had."""
-        self.told = self.told or deadlines.drain_at < self.deadlines.drain_at
+        if deadlines.drain_at < self.deadlines.drain_at:
+            self.told = self.told or why
         self.deadlines = deadlines
 
     def may_tell(self, job: Job) -> bool:

@@ -102,6 +102,6 @@ def test_only_a_stop_that_was_seen_brings_the_drain_forward(
 ) -> None:
     before = state.deadlines
     fold(state, Outcome(Listen(), value, error), NOW)
-    assert (state.deadlines, state.told) == (before, False)
+    assert (state.deadlines, state.told) == (before, "")
     fold(state, Outcome(Listen(), True, None), NOW)
-    assert (state.deadlines.drain_at, state.told) == (NOW, True)
+    assert (state.deadlines.drain_at, state.told) == (NOW, "told to stop")

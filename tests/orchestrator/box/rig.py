@@ -102,7 +102,7 @@ class Rig:
         command = f"STEPS={steps} PAUSE={pause_s} exec python3 trainer.py"
         self.job(name, command, workdir="workdirs/trainer.tar.gz")
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
         for folder in ("boxes", "workdirs"):
             (self.root / folder).mkdir(exist_ok=True)
         (self.root / "boxes" / f"{BOX}.json").write_text(json.dumps(self.spec))
@@ -113,6 +113,7 @@ class Rig:
                 [
                     *(sys.executable, "-m", "orchestrator.box", "--box", BOX),
                     *("--root", str(self.root), "--end-with", str(self.poweroff_script())),
+                    *options,
                 ],
                 env=self.environment() | {"PYTHONPATH": PACKAGES},
                 stdout=log,

@@ -49,9 +49,10 @@ class Machine:
     folder: Path
     process: subprocess.Popen[bytes] | None = None
 
-    def plan(self, *, sleep_s: float = 0, began_s_ago: float = 0) -> Plan:
+    def plan(self, *, sleep_s: float = 0, began_s_ago: float = 0, loss_bound: str = "2s") -> Plan:
         path = self.folder / "test.yaml"
-        path.write_text(RUNBOOK.replace("SLEEP", str(sleep_s)))
+        text = RUNBOOK.replace("SLEEP", str(sleep_s))
+        path.write_text(text.replace("loss_bound: 2s", f"loss_bound: {loss_bound}"))
         now = datetime.now(UTC) - timedelta(seconds=began_s_ago)
         return make_plan(
             load_runbook(path),
@@ -277,3 +278,42 @@ def test_a_job_goes_on_after_its_box_boots_again_and_the_payload_isnt_fetched_tw
     assert (status["state"], status["attempt"]) == ("done", 2)
     assert (machine.rig.root / "booted-at").read_text() == booted_at
     assert machine.console.count("booted; ends at") == 2
+
+
+def agents(machine: Machine) -> list[int]:
+    """The agents that run in this box now."""
+    root = str(machine.rig.root).encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"orchestrator.box" in words and root in words and b"setsid" not in words:
+            found.append(int(entry.name))
+    return found
+
+
+def test_a_box_whose_agent_is_killed_again_and_again_commits_what_lies_there_and_ends(
+    machine: Machine,
+) -> None:
+    plan = machine.plan(sleep_s=90, loss_bound="1h")
+    machine.boot(machine.script(plan, machine.upload(plan).sha256))
+    log = machine.rig.root / "console.log"
+    out = machine.rig.root / "jobs" / "train" / "work" / "out" / "x"
+    for attempt in (1, 2, 3):
+        until(out.exists, 40)
+        out.unlink()
+        until(lambda: len(agents(machine)) == 1)
+        assert not machine.rig.manifests("train")
+        (out.parent / f"kept-{attempt}").write_text("y")
+        os.kill(agents(machine)[0], signal.SIGKILL)
+        until(lambda n=attempt: f"agent {n} died" in log.read_text())  # type: ignore[misc]
+    until(machine.rig.off.exists, 40)
+    status = machine.rig.status("train")
+    assert (status["state"], status["attempt"]) == ("cut", 3)
+    assert status["reason"].startswith("the box's agent died again and again")
+    final = machine.rig.manifests("train")[-1]
+    assert final["final"]
+    assert {"out/kept-1", "out/kept-2", "out/kept-3"} <= final["files"].keys()
+    assert "has lived" in machine.console
