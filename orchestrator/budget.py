@@ -120,7 +120,8 @@ class Budget:
         if share is None:
             return None
         known = share.reserved.keys() | share.settled.keys()
-        new = {k: v for k, v in lines.items() if k in known and share.settled.get(k) != v}
+        told = {k: v for k, v in share.settled.items() if k not in share.expired}
+        new = {k: v for k, v in lines.items() if k in known and told.get(k) != v}
         return BudgetEntry(at=now, kind="settle", run=run, lines=new, why=why) if new else None
 
     def settle_stale(self, run: str, now: datetime) -> BudgetEntry | None:

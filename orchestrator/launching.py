@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from orchestrator import run
 from orchestrator.aws import boxes as ec2
 from orchestrator.aws import dead_letters, keys, network, role, schedules, zones
 from orchestrator.aws.images import Ami
+from orchestrator.aws.skew import check_clock
+from orchestrator.errors import CapacityError, GpurunError, LaunchError, QuotaError
 from orchestrator.lives import UNLISTED, Life
 from orchestrator.payload import secret_sources
 from orchestrator.render import render_user_data
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from orchestrator.books import Books
     from orchestrator.clock import Clock
     from orchestrator.plan import PlannedBox
+
+
+# Made again later it is another try: how long EC2 may not show what it made counts from then.
+_SAME_TRY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,12 @@ class Launcher:
     on_step: Callable[[str], None]
 
     def build(self, boxes: Sequence[PlannedBox]) -> Ground:
-        """The run's network, role and keys, made if they aren't there."""
+        """The run's network, role and keys, made if they aren't there.
+
+        Raises:
+            ClockWrong: by this machine's clock the boxes' deadlines can't be trusted.
+        """
+        check_clock(self.session, self.clock.now)
         if not run.has(self.log.read(), EventKind.BUILDING):
             self.log.append(EventKind.BUILDING, self.clock.now())
         self.on_step("building the network")
@@ -96,6 +107,9 @@ class Launcher:
         except ec2.UsedUp:
             self._note_unseen(box, attempt)
             return
+        except (CapacityError, QuotaError, LaunchError) as refused:
+            self._note_refused(box, attempt, refused)
+            raise
         self.note(made)
 
     def note(self, box: BoxRecord) -> None:
@@ -133,26 +147,35 @@ class Launcher:
         return any(e.kind is EventKind.ARMED and e.instance_id == instance_id for e in events)
 
     def _note_try(self, box: PlannedBox, attempt: int, kind: str, zone: str) -> None:
-        tries = self._tries(box, attempt)
-        if tries and (tries[-1].instance_type, tries[-1].zone) == (kind, zone):
+        tries, now = self._tries(box, attempt), self.clock.now()
+        same = tries and (tries[-1].instance_type, tries[-1].zone) == (kind, zone)
+        if same and now - tries[-1].at < _SAME_TRY:
             return
         self.log.append(
             EventKind.LAUNCHING,
-            self.clock.now(),
+            now,
             box=box.name,
             attempt=attempt,
             instance_type=kind,
             zone=zone,
         )
 
+    def _note_refused(self, box: PlannedBox, attempt: int, refused: GpurunError) -> None:
+        """Every try was answered: nothing of this attempt exists, so it costs nothing."""
+        why, now = refused.message.partition("\n")[0], self.clock.now()
+        self.log.append(EventKind.REFUSED, now, box=box.name, attempt=attempt, reason=why)
+
     def _tries(self, box: PlannedBox, attempt: int) -> list[Event]:
-        return [
-            event
-            for event in self.log.read()
-            if event.kind is EventKind.LAUNCHING
-            and (event.box, event.nth) == (box.name, attempt)
-            and event.zone
-        ]
+        """Tries since all were last refused: the answer to the newest may have got lost."""
+        found: list[Event] = []
+        for event in self.log.read():
+            if (event.box, event.nth) != (box.name, attempt):
+                continue
+            if event.kind is EventKind.REFUSED:
+                found = []
+            elif event.kind is EventKind.LAUNCHING and event.zone:
+                found.append(event)
+        return found
 
     def _note_unseen(self, box: PlannedBox, attempt: int) -> None:
         """An attempt that lived while no controller did: EC2 knows its token, and no instance."""

@@ -40,9 +40,12 @@ if TYPE_CHECKING:
 
 LOOK_S = {"local": 1.0, "aws": 15.0}
 """Seconds between a controller's looks: the local cloud answers at once, AWS counts requests."""
+NEVER_SHOWN = "its launch was not answered, and EC2 doesn't show it: at its worst case"
 # EC2 shows a new instance within minutes and a terminated one for about an hour: what it doesn't
 # show in between has never been.
 _SHOWN = (timedelta(minutes=5), timedelta(minutes=50))
+# A controller ends what outlives every deadline, and then itself.
+_WATCHED_ON = timedelta(minutes=10)
 # Entries of the log, and the report's reads, after S3 was counted.
 _LAST_WRITES = 20
 _KINDS: Mapping[EventKind, Literal["reserve", "settle"]] = {
@@ -109,18 +112,23 @@ class Purse:
         ledger.reserve(line, worst)
         return {"kind": EventKind.RESERVED, "box": line, "usd": worst}
 
-    def settle(self, line: str, cost: Decimal, now: datetime) -> None:
+    def settle(
+        self, line: str, cost: Decimal, now: datetime, *, reason: str | None = None
+    ) -> None:
         """Write down what a line cost, and give back what it didn't use."""
         if line not in self.ledger().settled:
-            self.log.append(EventKind.SETTLED, now, box=line, usd=cost)
+            self.log.append(EventKind.SETTLED, now, box=line, usd=cost, reason=reason)
         self.tell_budget(now)
 
     def close(self, now: datetime) -> None:
         """Settle what is still open, now that nothing with the run's tag is left."""
-        ledger = self.ledger()
-        for line, worst in ledger.reserved.items():
-            cost = self.s3_cost(now)[1] if line == RESULTS else self._unseen(line, worst, now)
-            self.settle(line, cost, now)
+        for line, worst in self.ledger().reserved.items():
+            if line == RESULTS:
+                self.settle(line, self.s3_cost(now)[1], now)
+            elif self._never_was(line, now):
+                self.settle(line, ZERO, now)
+            else:
+                self.settle(line, worst, now, reason=NEVER_SHOWN)
 
     def tell_budget(self, now: datetime) -> None:
         """Settle in the budget what is settled here; of a run that is clean, all the rest too."""
@@ -134,12 +142,13 @@ class Purse:
         if lines:
             self.budget.settle(self.record.run_id, lines, now, "ended")
 
-    def _unseen(self, line: str, worst: Decimal, now: datetime) -> Decimal:
-        """A box that EC2 never showed: nothing if that is certain, else what it may have cost."""
-        tries = [e.at for e in self.log.read() if e.kind is EventKind.LAUNCHING and e.line == line]
-        if not tries:
-            return ZERO
-        return ZERO if _SHOWN[0] <= now - tries[-1] <= _SHOWN[1] else worst
+    def _never_was(self, line: str, now: datetime) -> bool:
+        """Whether it is certain that a box that nobody ever saw was not launched."""
+        kinds = (EventKind.LAUNCHING, EventKind.REFUSED)
+        tries = [e for e in self.log.read() if e.kind in kinds and e.line == line]
+        if not tries or tries[-1].kind is EventKind.REFUSED:
+            return True
+        return _SHOWN[0] <= now - tries[-1].at <= _SHOWN[1]
 
     def s3_cost(self, now: datetime) -> tuple[S3Use | None, Decimal]:
         """What the run has in S3 and an upper estimate of its price; where it can't be listed,
@@ -167,8 +176,9 @@ class Purse:
         )
 
     def _looks(self, now: datetime) -> int:
-        ended = [e.at for e in self.log.read() if e.kind is EventKind.CLEAN]
-        watched = (ended[0] if ended else now) - self.record.created_at
+        ends = [e.at for e in self.log.read() if e.kind is EventKind.CLEAN]
+        ends += [now, self.record.expires_at + _WATCHED_ON]
+        watched = min(ends) - self.record.created_at
         return int(max(watched.total_seconds(), 0) / LOOK_S[self.record.plan.cloud]) + 1
 
     def bill(self, spans: Sequence[Span], now: datetime) -> Bill:
