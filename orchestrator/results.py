@@ -1,23 +1,22 @@
-"""Brings a run's results home and reads what its boxes say.
+"""Brings a run's results home.
 
-Only the newest valid manifest of a job counts. Every byte is hashed before it gets its final
-name; what a cut download left is gone on with. A path that leaves the folder is refused.
+Every byte is hashed before it gets its final name; what a cut download left is gone on with.
+What somebody changed here since the last pull is never overwritten: it's kept beside.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import errno
 import os
 import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from orchestrator.errors import (
     FolderError,
@@ -26,24 +25,36 @@ from orchestrator.errors import (
     ResultsMissing,
     ResultsPartial,
 )
+from orchestrator.manifests import (
+    OVER,
+    Bucket,
+    File,
+    Manifest,
+    blob_key,
+    ended,
+    newest,
+    newest_manifest,
+    read_file,
+    read_heartbeats,
+    read_metrics,
+    read_statuses,
+)
+from orchestrator.pulled import Pulled, hash_of
+
+__all__ = [
+    "OVER",
+    "Bucket",
+    "Manifest",
+    "newest_manifest",
+    "pull",
+    "read_file",
+    "read_heartbeats",
+    "read_metrics",
+    "read_statuses",
+]
 
 THREADS = 4
-CHUNK = 1 << 20
 PARTS = ".parts"
-OVER = frozenset({"done", "failed", "cut", "blocked"})
-"""Job states after which nothing more comes."""
-
-
-class Bucket(Protocol):
-    """What of the results bucket is needed here."""
-
-    def get(self, key: str) -> bytes | None: ...
-
-    def head(self, key: str) -> int | None: ...
-
-    def keys(self, prefix: str) -> Iterator[tuple[str, int]]: ...
-
-    def read_range(self, key: str, start: int) -> Iterator[bytes]: ...
 
 
 class State(StrEnum):
@@ -55,48 +66,6 @@ class State(StrEnum):
     NOTHING = "nothing"
     CORRUPT = "corrupt"
     """The bucket's bytes aren't those that the manifest names."""
-
-
-def _inside(path: str) -> str:
-    pure = PurePosixPath(path)
-    unsafe = pure.is_absolute() or not pure.parts or ".." in pure.parts
-    if unsafe or "\0" in path or pure.as_posix() != path:
-        raise ValueError("leaves its folder")
-    return path
-
-
-class File(BaseModel):
-    """One file of a manifest."""
-
-    model_config = ConfigDict(frozen=True)
-
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    size: int = Field(ge=0)
-    mode: int = Field(ge=0)
-
-
-class Manifest(BaseModel):
-    """What a job had committed at one moment; `at` in epoch seconds."""
-
-    model_config = ConfigDict(frozen=True)
-
-    format: Literal[1]
-    run: str
-    job: str
-    seq: int
-    attempt: int
-    at: float
-    step: int | None
-    final: bool
-    files: dict[Annotated[str, AfterValidator(_inside)], File]
-
-
-class Committed(NamedTuple):
-    """A manifest, its key, and the hash of its bytes."""
-
-    key: str
-    manifest: Manifest
-    sha256: str
 
 
 class JobPull(BaseModel):
@@ -115,6 +84,8 @@ class JobPull(BaseModel):
     """Files whose bytes aren't what the manifest says; they aren't here under their names."""
     notes: tuple[str, ...] = ()
     """Manifests passed over as invalid."""
+    kept: tuple[str, ...] = ()
+    """What somebody changed here and is still here, in words."""
 
 
 class PullReport(BaseModel):
@@ -149,7 +120,9 @@ class PullReport(BaseModel):
             f"{name} {job.state}" for name, job in self.jobs.items() if job.state != "complete"
         ]
         said = f"{self.state}: {self.files} files, {self.bytes / 1e6:.1f} MB in {self.folder}"
-        return f"{said} ({', '.join(short)})" if short else said
+        kept = [f"{name}/{words}" for name, job in self.jobs.items() for words in job.kept]
+        said = f"{said} ({', '.join(short)})" if short else said
+        return f"{said}; changed here and kept: {', '.join(kept)}" if kept else said
 
     def raise_unless_complete(self) -> None:
         """Raises ResultsCorrupt, ResultsMissing or ResultsPartial."""
@@ -165,17 +138,28 @@ class PullReport(BaseModel):
             raise ResultsPartial(f"Verified, but not complete: {self.words()}.", hint=again)
 
 
+class Home(NamedTuple):
+    """Where a run's results come from and go to."""
+
+    bucket: Bucket
+    run_id: str
+    folder: Path
+    pulled: Pulled
+
+
 def pull(bucket: Bucket, run_id: str, to: Path, jobs: Iterable[str]) -> PullReport:
     """Bring the newest committed results of each job to `<to>/<run_id>/<job>/`, verified.
 
-    Files that are here already, with the right hash, aren't fetched again. May be cut at any
-    moment and called again. Raises FolderError when `to` can't take them; the bucket's own
-    errors pass through.
+    Files that are here already, with the right hash, aren't fetched again. What a newer manifest
+    no longer names is removed; a file that was changed here is neither removed nor overwritten.
+    May be cut at any moment and called again. Raises FolderError when `to` can't take them; the
+    bucket's own errors pass through.
     """
     folder = to / run_id
     with writing_into(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        found = {job: _pull_job(bucket, run_id, job, folder) for job in jobs}
+        home = Home(bucket, run_id, folder, Pulled(folder))
+        found = {job: _pull_job(home, job) for job in jobs}
     shutil.rmtree(folder / PARTS, ignore_errors=True)
     return PullReport(run_id=run_id, folder=folder, jobs=found)
 
@@ -187,123 +171,77 @@ def writing_into(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         where = error.filename2 or error.filename or folder
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        room = "Make room and pull again, it goes on from here; or pull" if full else "Pull"
         raise FolderError(
             f"{where} can't be written: {error.strerror or error}.",
-            hint=f"Pull into another folder: gpurun pull {folder.name} --to DIR",
+            hint=f"{room} into another folder: gpurun pull {folder.name} --to DIR",
         ) from error
 
 
-def newest_manifest(bucket: Bucket, run_id: str, job: str) -> Committed | None:
-    """The newest manifest that is whole, of this job, and names only paths inside its folder."""
-    return _newest(bucket, run_id, job)[0]
-
-
-def read_statuses(bucket: Bucket, run_id: str, jobs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """status.json of each job that has one, with `complete`: it ended well, by its COMPLETE."""
-    found = {}
-    for job in jobs:
-        base = f"runs/{run_id}/jobs/{job}/"
-        status = _json(bucket.get(base + "status.json"))
-        complete = _json(bucket.get(base + "COMPLETE"))
-        if status or complete:
-            done = complete.get("state") == "done"
-            found[job] = {"job": job, "state": "syncing"} | status | {"complete": done}
-    return found
-
-
-def read_heartbeats(
-    bucket: Bucket, run_id: str, boxes: Iterable[str]
-) -> dict[str, dict[str, Any]]:
-    """heartbeat.json of each box that has one."""
-    beats = {box: _json(bucket.get(f"runs/{run_id}/boxes/{box}/heartbeat.json")) for box in boxes}
-    return {box: beat for box, beat in beats.items() if _is_beat(beat)}
-
-
-def read_metrics(bucket: Bucket, run_id: str, job: str) -> list[dict[str, Any]]:
-    """The committed metrics of a job, line by line; a line that a killed process cut is out."""
-    data = read_file(bucket, run_id, job, "metrics.jsonl") or b""
-    lines = (_json(line) for line in data.splitlines())
-    return [line for line in lines if line]
-
-
-def read_file(bucket: Bucket, run_id: str, job: str, name: str) -> bytes | None:
-    """One committed file of a job; None when the newest manifest doesn't name it."""
-    found = newest_manifest(bucket, run_id, job)
-    file = found.manifest.files.get(name) if found else None
-    return bucket.get(_blob(run_id, job, file.sha256)) if file else None
-
-
-def _newest(bucket: Bucket, run_id: str, job: str) -> tuple[Committed | None, tuple[str, ...]]:
-    """The newest valid manifest, and what is wrong with each newer one."""
-    keys = sorted(key for key, _ in bucket.keys(f"runs/{run_id}/jobs/{_inside(job)}/manifests/"))
-    notes = []
-    for key in reversed(keys):
-        data = bucket.get(key) or b""
-        try:
-            manifest = Manifest.model_validate_json(data)
-        except ValidationError as error:
-            notes.append(f"{key}: {error.errors()[0]['msg']}")
-            continue
-        if (manifest.run, manifest.job) == (run_id, job):
-            return Committed(key, manifest, hashlib.sha256(data).hexdigest()), tuple(notes)
-        notes.append(f"{key}: is of {manifest.run}/{manifest.job}")
-    return None, tuple(notes)
-
-
-def _pull_job(bucket: Bucket, run_id: str, job: str, folder: Path) -> JobPull:
-    found, notes = _newest(bucket, run_id, job)
+def _pull_job(home: Home, job: str) -> JobPull:
+    found, notes = newest(home.bucket, home.run_id, job)
     if found is None:
         return JobPull(state=State.CORRUPT if notes else State.NOTHING, problems=notes)
-    manifest, ended = found.manifest, _ended(bucket, run_id, job, found)
+    manifest, end = found.manifest, ended(home.bucket, home.run_id, job, found)
     names: dict[File, list[str]] = {}
     for name, file in manifest.files.items():
         names.setdefault(file, []).append(name)
     with ThreadPoolExecutor(THREADS) as pool:
-        work = [pool.submit(_bring, bucket, run_id, job, folder, f, n) for f, n in names.items()]
+        work = [pool.submit(_bring, home, job, file, into) for file, into in names.items()]
         outcomes = [future.result() for future in work]
-    problems = tuple(said for said, _ in outcomes if said)
-    complete = ended == "done" and manifest.final
+    problems = tuple(it.problem for it in outcomes if it.problem)
+    kept = [words for it in outcomes for words in it.kept]
+    if not problems:
+        wanted = {f"{job}/{name}" for name in manifest.files}
+        kept += [f"{name} (no longer a result)" for name in home.pulled.drop(f"{job}/", wanted)]
+    complete = end == "done" and manifest.final
     return JobPull(
         state=State.CORRUPT if problems else State.COMPLETE if complete else State.PARTIAL,
-        ended=ended,
+        ended=end,
         seq=manifest.seq,
         step=manifest.step,
         files=len(manifest.files) - len(problems),
         bytes=sum(file.size for file in manifest.files.values()),
-        fetched_bytes=sum(fetched for _, fetched in outcomes),
+        fetched_bytes=sum(it.fetched for it in outcomes),
         problems=problems,
         notes=notes,
+        kept=tuple(kept),
     )
 
 
-def _ended(bucket: Bucket, run_id: str, job: str, found: Committed) -> str | None:
-    """The word of the job's COMPLETE, if it names this very manifest."""
-    complete = _json(bucket.get(f"runs/{run_id}/jobs/{job}/COMPLETE"))
-    if (complete.get("manifest"), complete.get("sha256")) != (found.key, found.sha256):
-        return None
-    return str(complete.get("state", "done"))
+class Brought(NamedTuple):
+    """One blob: what is wrong with it, bytes fetched, what was set aside for it."""
+
+    problem: str = ""
+    fetched: int = 0
+    kept: tuple[str, ...] = ()
 
 
-def _bring(
-    bucket: Bucket, run_id: str, job: str, folder: Path, file: File, names: list[str]
-) -> tuple[str, int]:
-    """Put one blob under all its names; (what is wrong with it, bytes fetched)."""
-    targets = [_target(folder, f"{job}/{name}") for name in names]
-    missing = [target for target in targets if not _is_file(target, file)]
+def _bring(home: Home, job: str, file: File, names: list[str]) -> Brought:
+    """Put one blob under all its names."""
+    targets = {name: _target(home.folder, f"{job}/{name}") for name in names}
+    missing = {name: target for name, target in targets.items() if not _is_file(target, file)}
+    for name in names:
+        home.pulled.add(f"{job}/{name}", file.sha256)
     if not missing:
-        return "", 0
-    part = folder / PARTS / job / file.sha256
+        return Brought()
+    part = home.folder / PARTS / job / file.sha256
     part.parent.mkdir(parents=True, exist_ok=True)
-    said, fetched = _fetch(bucket, _blob(run_id, job, file.sha256), part, file)
+    said, fetched = _fetch(home.bucket, blob_key(home.run_id, job, file.sha256), part, file)
     if said:
-        return f"{', '.join(names)}: {said}", fetched
+        return Brought(f"{', '.join(names)}: {said}", fetched)
     part.chmod((file.mode & 0o777) | 0o600)
-    for target in missing[1:]:
-        copy = part.with_name(part.name + ".copy")
-        shutil.copy2(part, copy)
-        copy.replace(target)
-    part.replace(missing[0])
-    return "", fetched
+    kept = []
+    for name, target in missing.items():
+        ready = part
+        if target != [*missing.values()][-1]:
+            ready = part.with_name(part.name + ".copy")
+            shutil.copy2(part, ready)
+        if aside := home.pulled.make_room(f"{job}/{name}"):
+            kept.append(f"{name} as {aside}")
+        ready.replace(target)
+    return Brought("", fetched, tuple(kept))
 
 
 def _fetch(bucket: Bucket, key: str, part: Path, file: File) -> tuple[str, int]:
@@ -354,24 +292,4 @@ def _target(folder: Path, name: str) -> Path:
 def _is_file(path: Path, file: File) -> bool:
     if path.is_symlink() or not path.is_file() or path.stat().st_size != file.size:
         return False
-    digest = hashlib.sha256()
-    with path.open("rb") as opened:
-        while block := opened.read(CHUNK):
-            digest.update(block)
-    return digest.hexdigest() == file.sha256
-
-
-def _blob(run_id: str, job: str, sha256: str) -> str:
-    return f"runs/{run_id}/jobs/{job}/blobs/{sha256}"
-
-
-def _is_beat(beat: dict[str, Any]) -> bool:
-    return isinstance(beat.get("phase"), str) and isinstance(beat.get("at"), int | float)
-
-
-def _json(data: bytes | None) -> dict[str, Any]:
-    try:
-        said = json.loads(data) if data else {}
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
+    return hash_of(path) == file.sha256

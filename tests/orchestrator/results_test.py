@@ -18,6 +18,7 @@ from orchestrator.errors import (
     ResultsMissing,
     ResultsPartial,
 )
+from orchestrator.pulled import PULLED
 from orchestrator.results import (
     State,
     pull,
@@ -91,7 +92,7 @@ def bucket() -> Objects:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != PULLED)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
@@ -117,11 +118,67 @@ def test_what_is_here_already_is_verified_and_not_fetched_again(
     bucket.commit("train", FILES)
     pull(bucket, RUN, tmp_path, ["train"])
     bucket.asked.clear()
-    (tmp_path / RUN / "train" / "log.txt").write_text("HELLO\n")
+    (tmp_path / RUN / "train" / "log.txt").unlink()
     report = pull(bucket, RUN, tmp_path, ["train"])
     assert [key.rpartition("/")[2] for key, _ in bucket.asked] == [sha(b"hello\n")]
     assert tree(tmp_path / RUN / "train") == FILES
     assert report.jobs["train"].fetched_bytes == 6
+
+
+def test_a_file_that_was_changed_here_is_kept_beside_the_result(
+    bucket: Objects, tmp_path: Path
+) -> None:
+    bucket.commit("train", FILES)
+    pull(bucket, RUN, tmp_path, ["train"])
+    log = tmp_path / RUN / "train" / "log.txt"
+    for number in (1, 2):
+        log.write_text(f"mine {number}\n")
+        report = pull(bucket, RUN, tmp_path, ["train"])
+        assert report.jobs["train"].kept == (f"log.txt as log.txt.local-{number}",)
+        assert report.state is State.COMPLETE
+        assert f"changed here and kept: train/log.txt as log.txt.local-{number}" in report.words()
+    mine = {f"log.txt.local-{number}": b"mine %d\n" % number for number in (1, 2)}
+    assert tree(tmp_path / RUN / "train") == FILES | mine
+    assert pull(bucket, RUN, tmp_path, ["train"]).jobs["train"].kept == ()
+
+
+def test_what_an_earlier_pull_brought_is_replaced_and_removed_as_the_job_goes_on(
+    bucket: Objects, tmp_path: Path
+) -> None:
+    first = {"log.txt": b"1\n", "out/checkpoint-5/a": b"5", "out/checkpoint-5/b": b"5b"}
+    bucket.commit("train", first, ended=None)
+    pull(bucket, RUN, tmp_path, ["train"])
+    second = {"log.txt": b"1\n2\n", "out/checkpoint-9/a": b"9"}
+    bucket.commit("train", second, seq=2)
+    assert pull(bucket, RUN, tmp_path, ["train"]).jobs["train"].kept == ()
+    assert tree(tmp_path / RUN / "train") == second
+    assert not (tmp_path / RUN / "train" / "out" / "checkpoint-5").exists()
+
+
+def test_a_changed_file_that_is_no_result_any_more_stays_and_is_told(
+    bucket: Objects, tmp_path: Path
+) -> None:
+    bucket.commit("train", {"out/old": b"old", "out/kept": b"k"}, ended=None)
+    pull(bucket, RUN, tmp_path, ["train"])
+    out = tmp_path / RUN / "train" / "out"
+    (out / "old").write_text("annotated")
+    (out / "my own").write_text("notes")
+    bucket.commit("train", {"out/kept": b"k"}, seq=2)
+    report = pull(bucket, RUN, tmp_path, ["train"])
+    assert report.jobs["train"].kept == ("out/old (no longer a result)",)
+    mine = {"out/old": b"annotated", "out/my own": b"notes"}
+    assert tree(tmp_path / RUN / "train") == {"out/kept": b"k"} | mine
+
+
+def test_a_damaged_newer_commit_removes_nothing_that_was_pulled(
+    bucket: Objects, tmp_path: Path
+) -> None:
+    bucket.commit("train", {"out/checkpoint-5/a": b"5"}, ended=None)
+    pull(bucket, RUN, tmp_path, ["train"])
+    bucket.commit("train", {"out/checkpoint-9/a": b"9"}, seq=2, ended=None)
+    del bucket.held[f"runs/{RUN}/jobs/train/blobs/{sha(b'9')}"]
+    assert pull(bucket, RUN, tmp_path, ["train"]).state is State.CORRUPT
+    assert tree(tmp_path / RUN / "train") == {"out/checkpoint-5/a": b"5"}
 
 
 def test_a_cut_download_leaves_no_file_and_the_next_one_goes_on_from_there(

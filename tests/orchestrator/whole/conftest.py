@@ -99,6 +99,7 @@ def run_id_in(output: str) -> str:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below the folder but the report page, which says when it was written."""
-    files = (p for p in folder.rglob("*") if p.is_file() and p.name != "report.html")
+    """Every file below the folder but the report page, and what pulls keep a list in."""
+    own = ("report.html", PULLED)
+    files = (p for p in folder.rglob("*") if p.is_file() and p.name not in own)
     return {str(p.relative_to(folder)): p.read_bytes() for p in files}
