@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.box.scan import OWN, checkpoint_of
 from orchestrator.box.spec import inside
+from orchestrator.box.state import CUT, SPOT_NOTICE, WAITING
 from orchestrator.box.store import Store, StoreDown
 
 
@@ -34,12 +35,17 @@ def complete(store: Store, job: str) -> dict[str, Any]:
 
 
 def outcome(store: Store, job: str) -> str:
-    """State word of a job anywhere in the run; done only once its COMPLETE is there."""
+    """State word of a job anywhere in the run; done only once its COMPLETE is there.
+
+    One that was cut by a spot notice goes on elsewhere: it's waited for until somebody says no.
+    """
     said = complete(store, job)
-    if said:
+    if said and not _was_taken_away(said.get("status")):
         return str(said.get("state", "done"))
     status = _json(store.get(f"jobs/{job}/status.json"))
     word = str(status.get("state", "waiting"))
+    if word == CUT and _was_taken_away(status):
+        return WAITING
     return "syncing" if word == "done" else word
 
 
@@ -116,6 +122,11 @@ def _download(store: Store, job: str, entry: dict[str, Any], to: Path) -> None:
         raise StoreDown(f"{job}: {to.name} arrived damaged")
     part.chmod(entry["mode"] & 0o777)
     part.replace(to)
+
+
+def _was_taken_away(status: Any) -> bool:
+    reason = status.get("reason") if isinstance(status, dict) else None
+    return isinstance(reason, str) and reason.startswith(SPOT_NOTICE)
 
 
 def _json(data: bytes | None) -> dict[str, Any]:

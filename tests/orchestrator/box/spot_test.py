@@ -16,11 +16,13 @@ from orchestrator.box.body import Body
 from orchestrator.box.deadline import Deadlines
 from orchestrator.box.decide import SPOT_POLL_S, decide, verdict
 from orchestrator.box.fold import fold
+from orchestrator.box.inputs import outcome
 from orchestrator.box.lanes import Outcome
 from orchestrator.box.spec import parse_spec
 from orchestrator.box.state import State
+from orchestrator.box.store import Store
 
-from .rig import Rig, box_spec, until
+from .rig import BUCKET, PREFIX, REGION, Cloud, Rig, box_spec, until
 
 NOW, DRAIN, OFF = 1000.0, 9000.0, 9900.0
 JOB = {"needs": [], "inputs": {}, "results": ["out"], "retries": 1}
@@ -167,6 +169,29 @@ def test_what_the_metadata_service_says_is_read_as_a_time_or_as_nothing(
         assert Body().spot_notice() is None
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
     assert Body().spot_notice() is None
+
+
+def test_another_box_waits_for_a_job_that_was_taken_away_until_somebody_gives_it_up(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", cloud.url)
+    store = Store(BUCKET, REGION, PREFIX, fast=True)
+
+    def says(state: str, reason: str) -> dict[str, str]:
+        status = {"state": state, "reason": reason}
+        store.put("jobs/far/status.json", json.dumps(status).encode())
+        return status
+
+    taken = says("cut", "spot notice: last words")
+    assert outcome(store, "far") == "waiting"
+    store.put("jobs/far/COMPLETE", json.dumps({"state": "cut", "status": taken}).encode())
+    assert outcome(store, "far") == "waiting"
+    says("running", "")
+    assert outcome(store, "far") == "running"
+    says("cut", "its box ended: Server.SpotInstanceTermination, and no retry is left")
+    assert outcome(store, "far") == "cut"
+    store.put("jobs/far/COMPLETE", json.dumps({"state": "done", "status": {}}).encode())
+    assert outcome(store, "far") == "done"
 
 
 @pytest.mark.slow
