@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.pulled import PULLED
+
 SECONDS = 200
 WHEELS = Path(__file__).resolve().parents[3] / ".wheels"
 TRAINER = Path(__file__).with_name("trainer.py")
