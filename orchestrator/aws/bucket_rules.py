@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     pass
 
-_MULTIPART_DAYS = 2
+_MULTIPART_DAYS = 1
 _OLD_VERSION_DAYS = 90
 
 _PRIVATE: Any = dict.fromkeys(

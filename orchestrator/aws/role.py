@@ -111,6 +111,14 @@ def box_policy(
             "Condition": {"StringLike": {"s3:prefix": f"runs/{run_id}/*"}},
         },
         {
+            # To throw away the parts of what a killed agent was uploading; no condition on the
+            # prefix exists for it (service authorization reference, Amazon S3).
+            "Sid": "FindCutUploads",
+            "Effect": "Allow",
+            "Action": "s3:ListBucketMultipartUploads",
+            "Resource": arn,
+        },
+        {
             "Sid": "DeleteNothing",
             "Effect": "Deny",
             "Action": ["s3:Delete*", "s3:PutBucket*", "s3:PutLifecycleConfiguration"],

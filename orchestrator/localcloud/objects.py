@@ -56,6 +56,8 @@ def run_of(key: str) -> str:
 def _action(method: str, bucket: str, key: str, query: Mapping[str, object]) -> str:
     if not bucket:
         return "s3:ListAllMyBuckets"
+    if not key and method == "GET" and "uploads" in query:
+        return "s3:ListBucketMultipartUploads"
     if not key:
         return "s3:ListBucket" if method in ("GET", "HEAD") else "s3:PutBucketConfiguration"
     if method == "DELETE":

@@ -34,7 +34,7 @@ def test_the_bucket_is_private_versioned_encrypted_and_cleans_up(bucket: Bucket)
     rule = s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]["Rules"][0]
     assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
     rules = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
-    assert {"DaysAfterInitiation": 2} in [r.get("AbortIncompleteMultipartUpload") for r in rules]
+    assert {"DaysAfterInitiation": 1} in [r.get("AbortIncompleteMultipartUpload") for r in rules]
     assert not any("Expiration" in rule for rule in rules)
 
 

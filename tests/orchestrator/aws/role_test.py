@@ -55,6 +55,12 @@ def test_a_box_reads_and_writes_its_runs_prefix_only(session: Session, tags: Run
             "Resource": bucket,
             "Condition": {"StringLike": {"s3:prefix": f"runs/{RUN}/*"}},
         },
+        {
+            "Sid": "FindCutUploads",
+            "Effect": "Allow",
+            "Action": "s3:ListBucketMultipartUploads",
+            "Resource": bucket,
+        },
     ]
 
 
