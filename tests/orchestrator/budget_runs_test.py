@@ -152,6 +152,8 @@ def test_a_run_that_was_swept_counts_at_its_worst_case_until_down_says_what_it_c
 ) -> None:
     runner = begin()
     runner.launch_all()
+    clock.at += timedelta(minutes=2)
+    shut_down(session)
     clock.at = runner.record.expires_at + timedelta(minutes=20)
     sweep(session, clock.now())
     waiting = look_at(session, "shared", clock.now())
