@@ -7,9 +7,11 @@ its SSH port. Its disk is gone when it ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -46,14 +48,14 @@ class BubblewrapBox:
         self._spec = spec
         self._killed = False
         self._servers: list[asyncio.Server] = []
-        self._host_fd = -1
+        self._host_fd = self._pid1 = -1
         self.ssh_port = 0
 
     async def start(self) -> None:
         try:
             await self._boot()
         except (OSError, BoxFailed) as wrong:
-            self.kill()
+            self._end_bwrap()
             self._close_ways()
             raise BoxFailed(str(wrong)) from wrong
 
@@ -132,6 +134,7 @@ class BubblewrapBox:
     async def ended(self) -> Outcome:
         await self._process.wait()
         await _gone(self._pid1)
+        self._pid1 = -1
         self._close_ways()
         if (self._spec.folder / "host" / "powered-off").exists():
             return Outcome.POWERED_OFF
@@ -145,10 +148,20 @@ class BubblewrapBox:
             self._host_fd = -1
 
     def kill(self) -> None:
+        """Ends the namespace by its first process, once that is known.
+
+        Were bwrap killed while it sets that process up, nobody would ever tell it to go on or end.
+        """
         self._killed = True
+        if self._pid1 >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pid1, signal.SIGKILL)
+            self._end_bwrap()
+
+    def _end_bwrap(self) -> None:
         process = getattr(self, "_process", None)
         if process is not None and process.returncode is None:
-            process.kill()  # its child follows by PR_SET_PDEATHSIG, and the namespace with it
+            process.kill()
 
 
 def _system() -> list[str]:

@@ -85,6 +85,16 @@ if os.fork() == 0:
     assert cloud.look(box)["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
 
 
+def test_a_box_terminated_while_it_is_being_started_is_gone_too(cloud: LocalCloud) -> None:
+    ec2, boxes = cloud.client("ec2"), []
+    for tenths in range(10):
+        boxes.append(cloud.launch("sleep 1000"))
+        asyncio.run(asyncio.sleep(tenths / 20))
+        ec2.terminate_instances(InstanceIds=[boxes[-1]])
+    for box in boxes:
+        cloud.wait(box, "terminated")
+
+
 def test_terminating_again_changes_nothing(cloud: LocalCloud) -> None:
     box = cloud.launch("poweroff")
     cloud.wait(box, "terminated")
