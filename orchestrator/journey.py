@@ -14,14 +14,11 @@ from orchestrator.aws import stack, sweep
 from orchestrator.aws.boxes import find_boxes
 from orchestrator.budget_log import find_budget
 from orchestrator.clock import SystemClock
-from orchestrator.console import Progress, bill_view, make_console, result_view, usd
+from orchestrator.console import Progress, bill_view, make_console, result_view
 from orchestrator.errors import (
-    CapacityError,
-    CatalogError,
     CloudError,
     ExpectationMissed,
     JobsFailed,
-    QuotaError,
     RemoteError,
     RunDamaged,
     RunNotFound,
@@ -30,68 +27,20 @@ from orchestrator.errors import (
 from orchestrator.localcloud import process
 from orchestrator.opened import Opened, open_cloud, open_run
 from orchestrator.progress import Snapshot, run_spans
-from orchestrator.regions import Try
 from orchestrator.remote import Remote
 from orchestrator.report import write_report
 from orchestrator.run import check_run_id, read_ssh_secrets
 from orchestrator.settings import Settings
-from orchestrator.signals import sigterm_exits
 from orchestrator.start import start_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from rich.console import Console
 
-    from orchestrator.aws.leftover import Leftover
     from orchestrator.bill import Bill
     from orchestrator.plan import Plan
     from orchestrator.settings import CloudName
-
-
-def up(
-    plan: Plan,
-    console: Console,
-    *,
-    elsewhere: Callable[[Sequence[Try]], Plan],
-    to: Path,
-    budget: str | None = None,
-    detach: bool = False,
-    as_json: bool = False,
-) -> None:
-    """Begin the run and go through with it, in the next region where one has no room.
-
-    `elsewhere` plans what comes after some tries. Raises what `begin` and `go` raise.
-    """
-    tries: list[Try] = []
-    while True:
-        try:
-            opened = begin(plan, console, budget=budget)
-        except (CatalogError, QuotaError) as error:
-            if not tries:  # where it was planned to be, a person can do something about it
-                raise
-            tries.append(Try(plan.region, error.message))
-        else:
-            try:
-                go(opened, console, to=to, detach=detach, as_json=as_json)
-                return
-            except CapacityError as error:
-                tries.append(_in_vain(opened, error))
-        plan = elsewhere(tries)
-        console.print(
-            f"{tries[-1].region} has no room (that cost {usd(tries[-1].cost_usd)}); beginning "
-            f"anew in {plan.region}: worst case {usd(plan.worst_case_usd)} of the "
-            f"{usd(plan.cap_usd)} that are left",
-            soft_wrap=True,
-        )
-
-
-def _in_vain(opened: Opened, error: CapacityError) -> Try:
-    """What was launched has been ended and settled by then; what is open counts in full."""
-    ledger = opened.runner().books.ledger()
-    cost = ledger.settled_usd + ledger.reserved_usd
-    return Try(opened.record.region, error.message, cost, opened.record.run_id)
 
 
 def begin(plan: Plan, console: Console, *, budget: str | None = None) -> Opened:
@@ -132,17 +81,15 @@ def go(
         runner = opened.runner(progress)
         try:
             if detach:
-                with sigterm_exits():
-                    runner.launch_all()
+                runner.launch_all()
                 console.print(
                     f"{run_id} goes on by itself; every box powers itself off by "
                     f"{max(box.poweroff_at for box in opened.record.plan.boxes):%H:%M:%S} UTC.\n"
                     f"Finish it: gpurun resume {run_id}"
                 )
                 return
-            with sigterm_exits():
-                seen = runner.drive()
-        except (KeyboardInterrupt, SystemExit):
+            seen = runner.drive()
+        except KeyboardInterrupt:
             console.print(
                 f"\n{run_id} goes on without this terminal; every box powers itself off.\n"
                 f"  go on watching: gpurun resume {run_id}\n  end it now:     gpurun down {run_id}"
@@ -250,7 +197,7 @@ def _end_by_tags(run_id: str, cloud: CloudName) -> bool:
     seen = sweep.look(session)
     found = [place for place, of in seen.by_region.items() if run_id in {item.run for item in of}]
     left = [
-        f"{item.kind} {item.id}"
+        f"{item.kind} {item.id} {item.detail}".rstrip()
         for region in found
         for item in stack.teardown(session.in_region(region), run_id, now)
     ]
@@ -260,48 +207,6 @@ def _end_by_tags(run_id: str, cloud: CloudName) -> bool:
             f"Left behind by {run_id}: {', '.join(left)}", hint=f"Try again: gpurun down {run_id}"
         )
     return bool(found)
-
-
-def sweep_all(cloud: CloudName, *, yes: bool, as_json: bool) -> None:
-    """List, in every region, what is ours; `yes` ends what is past its expiry.
-
-    Raises:
-        TeardownError: something didn't go, or names no run and must be looked at.
-    """
-    session, now, console = open_cloud(cloud), SystemClock().now(), make_console()
-    seen = sweep.look(session)
-    items = [item.aged(now) for of in seen.by_region.values() for item in of]
-    over = set(sweep.expired(items, now))
-    if as_json:
-        rows = [vars(item) | {"expired": item.run in over} for item in items]
-        console.print_json(json.dumps({"found": rows, "unseen": seen.unseen}, default=str))
-    else:
-        _print_found(items, over, seen.unseen, console)
-    if not (yes and over):
-        return
-    swept = sweep.sweep(session, now)
-    if swept.left:
-        names = ", ".join(f"{item.kind} {item.id}" for item in swept.left)
-        raise TeardownError(f"Left behind: {names}", hint="Try again: gpurun sweep --yes")
-    console.print(f"Ended {len(swept.ended)} runs: {', '.join(swept.ended)}")
-
-
-def _print_found(
-    items: list[Leftover], over: set[str], unseen: dict[str, str], console: Console
-) -> None:
-    for item in items:
-        word = "expired" if item.run in over else "goes on"
-        console.print(
-            f"{word}  {item.run or '(no run)'}  {item.kind} {item.id}  {item.detail}",
-            soft_wrap=True,
-        )
-    for region, why in unseen.items():
-        console.print(f"could not look at {region}: {why}")
-    console.print(
-        f"{len(over)} runs are past their expiry." if over else "Nothing is past its expiry."
-    )
-    if over:
-        console.print("End them: gpurun sweep --yes")
 
 
 def ssh_box(opened: Opened, box: str, command: list[str]) -> int:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws import dead_letters, role, schedules, secrets
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(rf"{PREFIX}-(?P<run>.+-\d{{6}}-\d{{6}}-[a-z2-7]{{4}})-(?P<part>.+)")
 
+_BUCKET = re.compile(rf"{PREFIX}-\d+-(?P<region>[a-z0-9-]+)")
+
+
+@dataclass(frozen=True)
+class Bills:
+    """What of a thing bills by the hour, as its description tells; nothing by default."""
+
+    instance_type: str = ""
+    """Set while compute bills."""
+    price_usd_per_hour: Decimal | None = None
+    """Of the compute, from its tag."""
+    disk_gb: int = 0
+    addresses: int = 0
+
 
 @dataclass(frozen=True)
 class Leftover:
@@ -33,6 +48,10 @@ class Leftover:
     """Empty when the thing doesn't say."""
     detail: str = ""
     expires_at: datetime | None = None
+    home: str = ""
+    """The region of its run's bucket, which is the run's own; empty when it doesn't say."""
+    bills: Bills | None = Bills()
+    """None for a kind that no run makes: it may cost anything."""
 
     def aged(self, now: datetime) -> Leftover:
         """The same, saying how long it has been overdue, if it is."""
@@ -53,6 +72,26 @@ class _Kind:
     id_key: str
     state: Callable[[Any], str] = lambda _: ""
     gone: tuple[str, ...] = ()
+    bills: Callable[[Any], Bills] = lambda _: Bills()
+
+
+def _instance_bills(row: Any) -> Bills:
+    """Compute and address from the launch until `shutting-down`; a stopped one has its disk."""
+    if row["State"]["Name"] not in ("pending", "running"):
+        return Bills()
+    return Bills(
+        instance_type=row["InstanceType"],
+        price_usd_per_hour=_price(as_map(row.get("Tags", [])).get(tag.PRICE)),
+        addresses=1 if row.get("PublicIpAddress") else 0,
+    )
+
+
+def _price(text: str | None) -> Decimal | None:
+    try:
+        price = Decimal(text or "")
+    except InvalidOperation:
+        return None
+    return price if price.is_finite() else None
 
 
 _KINDS = (
@@ -63,6 +102,7 @@ _KINDS = (
         "InstanceId",
         state=lambda row: row["State"]["Name"],
         gone=("terminated",),
+        bills=_instance_bills,
     ),
     _Kind(
         "volume",
@@ -71,6 +111,7 @@ _KINDS = (
         "VolumeId",
         state=lambda row: row["State"],
         gone=("deleting", "deleted"),
+        bills=lambda row: Bills(disk_gb=row["Size"]),
     ),
     _Kind(
         "network-interface",
@@ -160,7 +201,8 @@ def _of_kind(session: Session, kind: _Kind, run_id: str | None) -> Iterator[Left
         for row in kind.rows(page):
             if kind.state(row) not in kind.gone:
                 tags = as_map(row.get("Tags") or row.get("TagSet") or [])
-                yield _leftover(kind.name, row[kind.id_key], tags, kind.state(row))
+                item = _leftover(kind.name, row[kind.id_key], tags, kind.state(row))
+                yield replace(item, bills=kind.bills(row))
 
 
 def _pages(session: Session, operation: str, run_id: str | None) -> Iterator[Any]:
@@ -178,7 +220,9 @@ def _of_other_kinds(session: Session, run_id: str | None) -> Iterator[Leftover]:
     for page in session.client("ec2").get_paginator("describe_tags").paginate(Filters=filters):
         for row in page["Tags"]:
             if row["ResourceType"] not in known:
-                yield Leftover(row["ResourceType"], row["ResourceId"], row["Value"])
+                kind, run = row["ResourceType"], row["Value"]
+                bills = Bills(addresses=1) if kind == "elastic-ip" else None
+                yield Leftover(kind, row["ResourceId"], run, bills=bills)
 
 
 def _kills(session: Session, run_id: str | None) -> Iterator[Leftover]:
@@ -237,7 +281,9 @@ def _profile(session: Session, name: str) -> Leftover | None:
 
 def _leftover(kind: str, name: str, tags: dict[str, str], detail: str = "") -> Leftover:
     run = tags.get(tag.RUN, "") or _run_of(name)
-    return Leftover(kind, name, run, detail, parse_time(tags.get(tag.EXPIRES_AT)))
+    bucket = _BUCKET.fullmatch(tags.get(tag.BUCKET, ""))
+    home = bucket["region"] if bucket else ""
+    return Leftover(kind, name, run, detail, parse_time(tags.get(tag.EXPIRES_AT)), home)
 
 
 def _run_of(name: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,11 +34,13 @@ class Swept:
     """What a sweep did."""
 
     ended: tuple[str, ...]
-    """Runs that were past their expiry; all of each is gone unless it is in `left`."""
+    """Runs that were past their expiry; all of each is gone but for `left` and `failed`."""
     going_on: tuple[str, ...]
     """Runs that were left alone."""
     left: tuple[Leftover, ...]
     unseen: dict[str, str]
+    failed: dict[str, str] = field(default_factory=dict)
+    """Runs whose teardown could not be gone through with, with the reason."""
 
 
 def expired(items: Iterable[Leftover], now: datetime) -> list[str]:
@@ -53,6 +54,13 @@ def expired(items: Iterable[Leftover], now: datetime) -> list[str]:
         if item.run and item.expires_at is not None:
             latest[item.run] = max(item.expires_at, latest.get(item.run, item.expires_at))
     return sorted(run for run, at in latest.items() if at <= now)
+
+
+def undated(items: Iterable[Leftover]) -> list[str]:
+    """Runs nothing of which says when it is over: only a person can end them. Pure."""
+    found = list(items)
+    dated = {item.run for item in found if item.expires_at is not None}
+    return sorted({item.run for item in found if item.run} - dated)
 
 
 @boundary()
@@ -70,16 +78,30 @@ def regions(session: Session) -> list[str]:
 def look(session: Session, where: Iterable[str] | None = None) -> Sight:
     """All things of all runs, in all of the account's regions or in those named.
 
+    With `where`, what IAM has of runs of other regions is none of its business: such a run may
+    have a box there that needs it.
+
     Raises:
         CredentialsError: none, or refused.
         CloudError: the local cloud doesn't answer.
     """
-    names = sorted(set(where)) if where is not None else regions(session)
+    unseen: dict[str, str] = {}
+    of_iam = _look_at(global_ones, session)
+    if isinstance(of_iam, str):
+        unseen["IAM"] = of_iam
+        of_iam = []
+    homes = {item.home for item in of_iam if item.home}
+    names = sorted(set(where) if where is not None else {*regions(session), *homes})
     with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
-        answers = list(pool.map(lambda name: _look_at(session.in_region(name)), names))
+        answers = list(pool.map(lambda n: _look_at(regional, session.in_region(n)), names))
     seen = {n: found for n, found in zip(names, answers, strict=True) if isinstance(found, list)}
-    unseen = {n: why for n, why in zip(names, answers, strict=True) if isinstance(why, str)}
-    _place_global_ones(session, seen)
+    unseen |= {n: why for n, why in zip(names, answers, strict=True) if isinstance(why, str)}
+    # Where nothing tells, a role is only safe to take when no region can have a box that needs it.
+    here = session.region if where is None and not unseen else ""
+    for item in of_iam:
+        home = _home(item, seen, here)
+        if home in seen:
+            seen[home].append(item)
     return Sight(seen, unseen)
 
 
@@ -102,30 +124,36 @@ def sweep(
     everything = [item for items in sight.by_region.values() for item in items]
     over = [run for run in expired(everything, now) if only is None or run in only]
     left: list[Leftover] = []
+    failed: dict[str, str] = {}
     for region, items in sight.by_region.items():
         for run_id in sorted({item.run for item in items} & set(over)):
-            left += teardown(session.in_region(region), run_id, now)
+            try:
+                left += teardown(session.in_region(region), run_id, now)
+            except (CredentialsError, CloudError):
+                raise
+            except GpurunError as error:  # it must not keep the others from ending
+                failed[run_id] = error.message
     return Swept(
         ended=tuple(over),
         going_on=tuple(sorted({item.run for item in everything if item.run} - set(over))),
         left=(*left, *(item for item in everything if not item.run)),
         unseen=sight.unseen,
+        failed=failed,
     )
 
 
-def _look_at(session: Session) -> list[Leftover] | str:
+def _look_at(what: Callable[[Session], list[Leftover]], session: Session) -> list[Leftover] | str:
+    """What is there, or why nobody can tell."""
     try:
-        return regional(session)
+        return what(session)
     except (CredentialsError, CloudError):
         raise
     except GpurunError as error:
         return error.message
 
 
-def _place_global_ones(session: Session, seen: dict[str, list[Leftover]]) -> None:
-    """IAM's things go to the region that holds the rest of their run, else to the session's."""
-    home = defaultdict(
-        lambda: session.region, {item.run: name for name, items in seen.items() for item in items}
-    )
-    for item in global_ones(session):
-        seen.setdefault(home[item.run], []).append(item)
+def _home(item: Leftover, seen: dict[str, list[Leftover]], here: str) -> str:
+    """Where the rest of its run is, or was; here if nothing tells."""
+    if item.home:
+        return item.home
+    return next((n for n, items in seen.items() if item.run in {i.run for i in items}), here)

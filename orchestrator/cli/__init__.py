@@ -187,8 +187,8 @@ def sweep(
     yes: Annotated[bool, typer.Option("--yes", help="End what is listed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List what carries our tag and is past its expiry, in all regions; --yes ends it."""
-    from orchestrator.journey import sweep_all  # noqa: PLC0415
+    """List what carries our tag, in all regions, with its price; --yes ends what is over."""
+    from orchestrator.sweeping import sweep_all  # noqa: PLC0415
 
     sweep_all(cloud.value, yes=yes, as_json=as_json)
 

@@ -11,14 +11,15 @@ import pytest
 from orchestrator.aws import sweep as sweeping
 from orchestrator.aws.bucket import ensure_bucket
 from orchestrator.aws.instances import find_boxes
-from orchestrator.aws.leftover import regional
+from orchestrator.aws.leftover import global_ones, regional
 from orchestrator.aws.role import ensure_kill_role
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import Leftover, leftovers
-from orchestrator.aws.sweep import expired, look, sweep
+from orchestrator.aws.sweep import expired, look, sweep, undated
+from orchestrator.aws.tags import EXPIRES_AT
 from orchestrator.errors import ApiError
 
-from .account import OTHER_RUN, RUN, FakeClock, Stack, tags_of
+from .account import OTHER_RUN, RUN, FakeClock, Killed, Stack, killed_after, refuse, tags_of
 
 HERE = ("us-east-1", "eu-central-1")
 
@@ -105,3 +106,113 @@ def test_the_local_cloud_is_looked_at_where_runs_have_been(session: Session) -> 
     assert sweeping.regions(local) == ["us-east-1"]
     ensure_bucket(local.in_region("eu-north-1"))
     assert sweeping.regions(local) == ["eu-north-1", "us-east-1"]
+
+
+def test_what_iam_has_of_a_run_elsewhere_is_not_taken_from_under_its_box(
+    session: Session, clock: FakeClock
+) -> None:
+    """A sweep that is kept to one region, or that can't see one, must leave those roles."""
+    there = session.in_region("eu-central-1")
+    ensure_kill_role(there, tags_of(RUN, there, clock))
+    clock.at += timedelta(hours=4)
+    assert sweep(session, clock.now(), ["us-east-1"]).ended == ()
+    assert [item.home for item in global_ones(session)] == ["eu-central-1"]
+    assert sweep(session, clock.now(), HERE).ended == (RUN,)
+    assert global_ones(session) == []
+
+
+def test_a_role_that_does_not_say_where_its_run_is_stays_while_a_region_is_unseen(
+    session: Session, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arn = ensure_kill_role(session, tags_of(RUN, session, clock))
+    session.client("iam").untag_role(RoleName=arn.rpartition("/")[2], TagKeys=["gpurun:bucket"])
+    clock.at += timedelta(hours=4)
+
+    def blind(where: Session) -> list[Leftover]:
+        if where.region == "eu-central-1":
+            raise ApiError("no")
+        return regional(where)
+
+    monkeypatch.setattr(sweeping, "regions", lambda _: list(HERE))
+    monkeypatch.setattr(sweeping, "regional", blind)
+    assert sweep(session, clock.now()).ended == ()
+    monkeypatch.setattr(sweeping, "regional", regional)
+    assert sweep(session, clock.now()).ended == (RUN,)
+
+
+def test_who_may_not_list_roles_still_sees_the_boxes(
+    build: Callable[[str], Stack],
+    clock: FakeClock,
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    build(RUN).launch()
+
+    def denied(_: Session) -> list[Leftover]:
+        raise ApiError("iam:ListRoles is not allowed")
+
+    monkeypatch.setattr(sweeping, "global_ones", denied)
+    sight = look(session, HERE)
+    assert sight.unseen == {"IAM": "iam:ListRoles is not allowed"}
+    assert "instance" in {item.kind for item in sight.by_region["us-east-1"]}
+
+
+def test_a_run_that_can_not_be_ended_does_not_keep_the_next_from_ending(
+    build: Callable[[str], Stack], clock: FakeClock, session: Session
+) -> None:
+    stuck = build(RUN)
+    stuck.launch()
+    ensure_kill_role(session, tags_of(OTHER_RUN, session, clock))
+    clock.at += timedelta(hours=4)
+    with refuse(session, "TerminateInstances", "UnauthorizedOperation"):
+        swept = sweep(session, clock.now(), HERE)
+    assert "TERMINATION UNCONFIRMED" in swept.failed[RUN]
+    assert leftovers(session, OTHER_RUN) == []
+    assert sweep(session, clock.now(), HERE).failed == {}
+    assert leftovers(session) == []
+
+
+@pytest.mark.parametrize("damage", ["", "soon", "2026-13-01", "2026-11-29T20:00:00"])
+def test_a_run_without_a_readable_expiry_is_told_and_not_ended(
+    session: Session, clock: FakeClock, damage: str
+) -> None:
+    tags = tags_of(RUN, session, clock)
+    vpc = session.client("ec2").create_vpc(
+        CidrBlock="10.71.0.0/16", TagSpecifications=tags.spec("vpc", role="vpc")
+    )["Vpc"]["VpcId"]
+    session.client("ec2").create_tags(Resources=[vpc], Tags=[{"Key": EXPIRES_AT, "Value": damage}])
+    clock.at += timedelta(days=30)
+    items = look(session, HERE).by_region["us-east-1"]
+    assert undated(items) == [RUN]
+    swept = sweep(session, clock.now(), HERE)
+    assert (swept.ended, swept.going_on) == ((), (RUN,))
+
+
+def test_a_terminated_box_that_is_still_listed_does_not_count(
+    build: Callable[[str], Stack], clock: FakeClock, session: Session
+) -> None:
+    build(RUN).launch()
+    clock.at += timedelta(hours=4)
+    sweep(session, clock.now(), HERE)
+    assert [box.state for box in find_boxes(session, RUN)] == ["terminated"]
+    assert look(session, HERE).by_region["us-east-1"] == []
+    assert sweep(session, clock.now(), HERE).ended == ()
+
+
+def test_a_sweep_ends_a_run_from_any_part_of_it(
+    build: Callable[[str], Stack], clock: FakeClock, session: Session
+) -> None:
+    """Killed again and again, one deletion further each time, it comes to an end all the same."""
+    stack = build(RUN)
+    stack.arm(stack.launch())
+    clock.at += timedelta(hours=4)
+    killed = 0
+    while True:
+        try:
+            with killed_after(session, killed + 1):
+                sweep(session, clock.now(), HERE)
+            break
+        except Killed:
+            killed += 1
+    assert killed > 3
+    assert leftovers(session) == []
