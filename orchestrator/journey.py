@@ -14,11 +14,14 @@ from orchestrator.aws import stack, sweep
 from orchestrator.aws.boxes import find_boxes
 from orchestrator.budget_log import find_budget
 from orchestrator.clock import SystemClock
-from orchestrator.console import Progress, bill_view, make_console, result_view
+from orchestrator.console import Progress, bill_view, make_console, result_view, usd
 from orchestrator.errors import (
+    CapacityError,
+    CatalogError,
     CloudError,
     ExpectationMissed,
     JobsFailed,
+    QuotaError,
     RemoteError,
     RunDamaged,
     RunNotFound,
@@ -27,13 +30,16 @@ from orchestrator.errors import (
 from orchestrator.localcloud import process
 from orchestrator.opened import Opened, open_cloud, open_run
 from orchestrator.progress import Snapshot, run_spans
+from orchestrator.regions import Try
 from orchestrator.remote import Remote
 from orchestrator.report import write_report
 from orchestrator.run import check_run_id, read_ssh_secrets
 from orchestrator.settings import Settings
+from orchestrator.signals import sigterm_exits
 from orchestrator.start import start_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -41,6 +47,50 @@ if TYPE_CHECKING:
     from orchestrator.bill import Bill
     from orchestrator.plan import Plan
     from orchestrator.settings import CloudName
+
+
+def up(
+    plan: Plan,
+    console: Console,
+    *,
+    elsewhere: Callable[[Sequence[Try]], Plan],
+    to: Path,
+    budget: str | None = None,
+    detach: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Begin the run and go through with it, in the next region where one has no room.
+
+    `elsewhere` plans what comes after some tries. Raises what `begin` and `go` raise.
+    """
+    tries: list[Try] = []
+    while True:
+        try:
+            opened = begin(plan, console, budget=budget)
+        except (CatalogError, QuotaError) as error:
+            if not tries:  # where it was planned to be, a person can do something about it
+                raise
+            tries.append(Try(plan.region, error.message))
+        else:
+            try:
+                go(opened, console, to=to, detach=detach, as_json=as_json)
+                return
+            except CapacityError as error:
+                tries.append(_in_vain(opened, error))
+        plan = elsewhere(tries)
+        console.print(
+            f"{tries[-1].region} has no room (that cost {usd(tries[-1].cost_usd)}); beginning "
+            f"anew in {plan.region}: worst case {usd(plan.worst_case_usd)} of the "
+            f"{usd(plan.cap_usd)} that are left",
+            soft_wrap=True,
+        )
+
+
+def _in_vain(opened: Opened, error: CapacityError) -> Try:
+    """What was launched has been ended and settled by then; what is open counts in full."""
+    ledger = opened.runner().books.ledger()
+    cost = ledger.settled_usd + ledger.reserved_usd
+    return Try(opened.record.region, error.message, cost, opened.record.run_id)
 
 
 def begin(plan: Plan, console: Console, *, budget: str | None = None) -> Opened:
@@ -81,15 +131,17 @@ def go(
         runner = opened.runner(progress)
         try:
             if detach:
-                runner.launch_all()
+                with sigterm_exits():
+                    runner.launch_all()
                 console.print(
                     f"{run_id} goes on by itself; every box powers itself off by "
                     f"{max(box.poweroff_at for box in opened.record.plan.boxes):%H:%M:%S} UTC.\n"
                     f"Finish it: gpurun resume {run_id}"
                 )
                 return
-            seen = runner.drive()
-        except KeyboardInterrupt:
+            with sigterm_exits():
+                seen = runner.drive()
+        except (KeyboardInterrupt, SystemExit):
             console.print(
                 f"\n{run_id} goes on without this terminal; every box powers itself off.\n"
                 f"  go on watching: gpurun resume {run_id}\n  end it now:     gpurun down {run_id}"
