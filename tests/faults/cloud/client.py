@@ -23,6 +23,7 @@ _NOT_PAGED = frozenset(
         "describe_instance_attribute",
         "describe_key_pairs",
         "describe_regions",
+        "describe_secret",
         "describe_vpc_attribute",
         "list_queue_tags",
         "list_tags_for_resource",

@@ -27,6 +27,7 @@ _KNOWN = frozenset(
     {
         "BlockDeviceMappings",
         "ClientToken",
+        "CreditSpecification",
         "DisableApiTermination",
         "EbsOptimized",
         "IamInstanceProfile",

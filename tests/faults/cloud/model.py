@@ -188,6 +188,11 @@ class ModelCloud:
                     yield f"{kind} {thing.name}"
 
 
+def operations_of(service: str) -> set[str]:
+    """What the model of a service can be asked, by boto3's names."""
+    return {name for name in dir(_SERVICES[service]) if not name.startswith("_")}
+
+
 def _left(region: Region, run: str) -> Iterator[str]:
     for thing in region.ec2():
         ended = isinstance(thing, Instance) and thing.state == "terminated"
