@@ -23,7 +23,9 @@ GpurunError
 ├── RunDamaged           22  the run's record or log in the bucket can't be read
 ├── FolderError          23  a folder of this machine can't take what is to be written
 ├── BudgetError          24  no such budget, or its cap would be below what it has let in
-└── SecretError          25  a secret can't be read; nothing was created
+├── SecretError          25  a secret can't be read; nothing was created
+├── ProofFailed          26  the kill-proof found something that isn't as promised
+└── ClockWrong           27  this machine's clock isn't AWS's; nothing was launched
 """
 
 from __future__ import annotations
@@ -145,6 +147,8 @@ class LaunchError(GpurunError):
     """EC2 refused the launch for a reason that another zone can't cure."""
 
     exit_code = 19
+    used_up = False
+    """This attempt was launched before and has ended: the next one may be launched."""
 
 
 class ResultsCorrupt(GpurunError):
@@ -181,3 +185,15 @@ class SecretError(GpurunError):
     """A secret that the runbook names can't be read where it is said to be kept."""
 
     exit_code = 25
+
+
+class ProofFailed(GpurunError):
+    """A check of the kill-proof failed; what it had created is gone, or listed."""
+
+    exit_code = 26
+
+
+class ClockWrong(GpurunError):
+    """This machine's clock and AWS's are more than a minute apart: no deadline would hold."""
+
+    exit_code = 27

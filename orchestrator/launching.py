@@ -104,10 +104,10 @@ class Launcher:
                 last_try=last_try,
                 before=lambda kind, zone: self._note_try(box, attempt, kind, zone),
             )
-        except ec2.UsedUp:
-            self._note_unseen(box, attempt)
-            return
         except (CapacityError, QuotaError, LaunchError) as refused:
+            if isinstance(refused, LaunchError) and refused.used_up:
+                self._note_unseen(box, attempt)
+                return
             self._note_refused(box, attempt, refused)
             raise
         self.note(made)

@@ -129,10 +129,10 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
-def write_record(bucket: Bucket, record: RunRecord) -> None:
-    """Write run.json; a second write of the same run is a no-op."""
+def write_record(bucket: Bucket, record: RunRecord) -> bool:
+    """Write run.json once; False when another run is on record under that id."""
     data = record.model_dump_json(indent=1).encode()
-    bucket.put(f"runs/{record.run_id}/run.json", data, if_absent=True)
+    return bucket.put(f"runs/{record.run_id}/run.json", data, if_absent=True)
 
 
 def read_record(bucket: Bucket, run_id: str) -> RunRecord:

@@ -12,8 +12,9 @@ from orchestrator.aws.bucket import ensure_bucket
 from orchestrator.aws.images import resolve_ami
 from orchestrator.aws.quotas import vcpu_use
 from orchestrator.aws.secrets import check_secrets, lend_secrets
+from orchestrator.aws.skew import check_clock
 from orchestrator.aws.tags import RunTags
-from orchestrator.errors import QuotaError
+from orchestrator.errors import ApiError, QuotaError
 from orchestrator.payload import build_payload
 from orchestrator.plan import Plan, replan_deadlines
 from orchestrator.remote import new_key_pair
@@ -21,6 +22,8 @@ from orchestrator.render import POWEROFF, POWEROFF_BY_VARIABLE
 from orchestrator.settings import Settings, variable
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from orchestrator.aws.bucket import Bucket
     from orchestrator.aws.session import Session
     from orchestrator.budget_log import BudgetLog
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 # AWS's own service that answers with the caller's public address.
 _CALLER_ADDRESS = "https://checkip.amazonaws.com"
+_ID_TRIES = 5
 
 
 def start_run(
@@ -41,12 +45,14 @@ def start_run(
     """Put a run on record, ready for `Runner.drive`.
 
     Raises:
+        ClockWrong: this machine's clock is more than a minute off.
         SecretError: a secret can't be read, as far as that can be known here.
         OverCap: the plan doesn't fit into what is free in the budget.
         QuotaError: the account's vCPU quota is smaller than the plan needs now.
         BucketError: the results bucket isn't ours.
         CatalogError: the AMI parameter doesn't exist in the region.
     """
+    check_clock(session, clock.now)
     check_secrets(session, plan.secrets, variable)
     if budget:
         budget.check(plan.name, plan.reservations(), clock.now())
@@ -55,7 +61,7 @@ def start_run(
     bucket = ensure_bucket(session)
     now = clock.now()
     plan = replan_deadlines(plan, now).model_copy(update={"ami_id": ami.id})
-    run_id = run.new_run_id(plan.name, now)
+    run_id = _free_run_id(bucket, plan.name, now)
     user, host = new_key_pair(f"gpurun-{run_id}"), new_key_pair(f"gpurun-{run_id}-host")
     payload = build_payload(plan, run_id, bucket.name, host_private=host.private)
     bucket.put_file(f"runs/{run_id}/payload/{payload.sha256}.tar.gz", payload.path)
@@ -83,8 +89,29 @@ def start_run(
     )
     tags = RunTags(run_id, record.owner, record.expires_at, bucket.name)
     lend_secrets(session, tags, plan.secrets, variable)
-    run.write_record(bucket, record)
+    _put_on_record(bucket, record)
     return bucket, record
+
+
+def _free_run_id(bucket: Bucket, name: str, now: datetime) -> str:
+    """An id that no run of this bucket has: a second run under it would share its tags."""
+    for _ in range(_ID_TRIES):
+        run_id = run.new_run_id(name, now)
+        if bucket.head(f"runs/{run_id}/run.json") is None:
+            return run_id
+    raise _taken(run_id)
+
+
+def _put_on_record(bucket: Bucket, record: run.RunRecord) -> None:
+    if not run.write_record(bucket, record):
+        raise _taken(record.run_id)
+
+
+def _taken(run_id: str) -> ApiError:
+    return ApiError(
+        f"Another run is on record as {run_id}.",
+        hint="Nothing was launched; type the command again.",
+    )
 
 
 def check_quota(session: Session, plan: Plan) -> None:

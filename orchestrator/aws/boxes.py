@@ -40,7 +40,6 @@ __all__ = [
     "BoxRecord",
     "LaunchRequest",
     "Place",
-    "UsedUp",
     "client_token",
     "find_boxes",
     "launch",
@@ -63,10 +62,6 @@ _AS_THEY_ARE = (
 )
 
 
-class UsedUp(LaunchError):
-    """This attempt was launched before and has ended: the next one may be launched."""
-
-
 @boundary()
 def launch(
     session: Session,
@@ -85,8 +80,8 @@ def launch(
     Raises:
         CapacityError: no zone has any of the types now.
         QuotaError: the account may not run any of the types on top of what it runs.
-        UsedUp: this attempt has ended already.
-        LaunchError: EC2 refuses for a reason that another zone can't cure.
+        LaunchError: EC2 refuses for a reason that another zone can't cure; or this attempt has
+            ended already, which `used_up` tells.
         ApiError: no answer; call again, the same attempt yields the same instance.
     """
     check_size(request)
@@ -208,11 +203,13 @@ def _need(session: Session, request: LaunchRequest) -> str:
     return f"{need} ({use.limit} allowed, {use.used} in use)" if use else need
 
 
-def _used_up(request: LaunchRequest) -> UsedUp:
-    return UsedUp(
+def _used_up(request: LaunchRequest) -> LaunchError:
+    error = LaunchError(
         f"Attempt {request.attempt} of {request.box} was launched before and has ended",
         hint="Launch it as the next attempt.",
     )
+    error.used_up = True
+    return error
 
 
 def _refused(request: LaunchRequest, error: Exception) -> LaunchError:
