@@ -35,7 +35,7 @@ wheels: $(WHEELS)/cpu/.complete ## Download the wheels that local boxes install 
 train-setup: .venv-train/.installed ## Make .venv-train: torch and TRL on the CPU, for the tests of the training helpers
 
 ##@ Run
-.PHONY: gpu-proof pull sweep cloud-stop
+.PHONY: gpu-proof kill-proof pull sweep cloud-stop
 ifeq ($(CLOUD),aws)
 gpu-proof: setup ## The main job: rehearsal on the local cloud; CLOUD=aws CAP=40 runs it on AWS (asks first)
 	@test -n "$(CAP)" || { echo "CLOUD=aws spends money: say how much at most, e.g. CAP=40" >&2; exit 2; }
@@ -44,6 +44,9 @@ else
 gpu-proof: setup $(WHEELS)/cpu/.complete
 	$(GPURUN) up runbooks/rehearsal.yaml --cloud $(CLOUD) --yes$(if $(CAP), --cap $(CAP))
 endif
+
+kill-proof: setup ## Show that every enforcer by itself ends a box; CLOUD=aws does it on AWS for a cent (asks first)
+	$(GPURUN) kill-proof --cloud $(CLOUD)$(if $(CAP), --cap $(CAP))$(if $(YES), --yes)
 
 pull: setup ## Pull a run's results: RUN=id
 	@test -n "$(RUN)" || { echo "which run? make pull RUN=<run id>" >&2; exit 2; }

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.cli.aws import aws_app
 from orchestrator.cli.budget import show_budget
 from orchestrator.cli.cloud import cloud_app
+from orchestrator.cli.consent import confirm, require_terminal
 from orchestrator.cli.options import Budget, Cap, Cloud, Json, OnCloud, Run, Runbook, Stale, To
-from orchestrator.errors import GpurunError, NotConfirmed
+from orchestrator.cli.proof import kill_proof
+from orchestrator.errors import GpurunError
 
 if TYPE_CHECKING:
     from orchestrator.opened import Opened
@@ -28,6 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(cloud_app, name="cloud")
+app.command("kill-proof")(kill_proof)
 app.command("budget")(show_budget)
 app.add_typer(aws_app, name="aws")
 
@@ -68,19 +70,29 @@ def up(
 ) -> None:
     """Plan, reserve, launch, watch, tear down, pull and report."""
     from orchestrator.console import make_console, plan_view  # noqa: PLC0415
-    from orchestrator.planning import plan_runbook  # noqa: PLC0415
+    from orchestrator.planning import plan_runbook, replan_runbook  # noqa: PLC0415
 
-    found = plan_runbook(runbook, cloud=cloud.value, cap_usd=cap, allow_stale_prices=stale)
+    how: Any = {"cloud": cloud.value, "cap_usd": cap, "allow_stale_prices": stale}
+    found = plan_runbook(runbook, **how)
     console = make_console(stderr=as_json)
     console.print(plan_view(found))
     from orchestrator import journey  # noqa: PLC0415  # after the plan, which may be refused
 
     if cloud is Cloud.AWS and not yes:
-        _require_terminal(found.worst_case_usd)
+        # Another region may be dearer than the one that is shown, but never over the cap.
+        at_most = found.cap_usd if found.next_regions else found.worst_case_usd
+        require_terminal(at_most)
         journey.check_credentials(found)
-        _confirm(found.worst_case_usd)
-    opened = journey.begin(found, console, budget=budget)
-    journey.go(opened, console, to=to, detach=detach, as_json=as_json)
+        confirm(at_most)
+    journey.up(
+        found,
+        console,
+        elsewhere=lambda tries: replan_runbook(runbook, tries, **how),
+        budget=budget,
+        to=to,
+        detach=detach,
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -214,17 +226,3 @@ def _open(run: str, cloud: Cloud) -> Opened:
     from orchestrator.opened import open_run  # noqa: PLC0415
 
     return open_run(run, cloud.value)
-
-
-def _require_terminal(worst_case_usd: Decimal) -> None:
-    if not sys.stdin.isatty():
-        raise NotConfirmed(
-            f"This may cost up to ${worst_case_usd} on AWS, and nobody is there to be asked.",
-            hint="Agree beforehand with --yes (make gpu-proof … YES=1).",
-        )
-
-
-def _confirm(worst_case_usd: Decimal) -> None:
-    answer = typer.prompt(f"This may cost up to ${worst_case_usd} on AWS. Type aws to go on")
-    if answer.strip() != "aws":
-        raise NotConfirmed("Nothing was created.")
