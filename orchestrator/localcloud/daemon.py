@@ -33,6 +33,7 @@ from orchestrator.localcloud.firing import Firing, clients_of
 from orchestrator.localcloud.hypervisor import Hypervisor
 from orchestrator.localcloud.meter import Meter
 from orchestrator.localcloud.rules.settings import StrictRules, system_now
+from orchestrator.localcloud.spot import SpotNotices
 from orchestrator.localcloud.state import (
     CloudState,
     folder_of,
@@ -69,6 +70,7 @@ class _Cloud:
         self._options, self._driver = options, driver
         self._rules = StrictRules()
         self._lock = threading.RLock()
+        self._spot = SpotNotices(self._lock, self._rules.now)
         self._started_at = system_now().isoformat()
 
     async def live(self) -> None:
@@ -109,6 +111,7 @@ class _Cloud:
             role_of_key=hypervisor.role_of_key,
             health=lambda: {"pid": os.getpid(), "driver": self._driver.name},
             turn=self._turn,
+            spot=self._spot,
         )
         return hypervisor, app
 
@@ -134,6 +137,7 @@ class _Cloud:
         while True:
             try:
                 await asyncio.to_thread(firing.fire_due)
+                await asyncio.to_thread(self._spot.take_due)
             except Exception:  # a schedule that can't fire must not stop the others
                 _log.exception("firing schedules")
             await asyncio.sleep(_TICK_S)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from orchestrator.localcloud.imds import Metadata
+from orchestrator.localcloud.spot import notice_of
 
 _CREDENTIALS_LAST = timedelta(hours=6)
 BOX_KEY_PREFIX = "ASIABOX"
@@ -66,7 +67,7 @@ def _tree(instance: Any, now: datetime) -> dict[str, bytes]:
     if instance.metadata_options.instance_metadata_tags == "enabled":
         tags = dict(instance.ec2_backend.tags.get(instance.id, {}))
         facts |= {f"tags/instance/{name}": value for name, value in tags.items()}
-    facts |= _credentials(instance, now)
+    facts |= _credentials(instance, now) | notice_of(instance)
     tree = {f"/latest/meta-data/{k}": str(v).encode() for k, v in facts.items() if v}
     tree["/latest/dynamic/instance-identity/document"] = _identity(instance).encode()
     if user_data := user_data_of(instance):

@@ -25,6 +25,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from orchestrator.localcloud import kept, objects, policy
 from orchestrator.localcloud.metadata import BOX_KEY_PREFIX
 from orchestrator.localcloud.meter import Meter
+from orchestrator.localcloud.spot import NOTICE_S, NoSuchSpot, SpotNotices
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -49,11 +50,12 @@ class CloudApp:
         role_of_key: Callable[[str], Any],
         health: Callable[[], dict[str, object]],
         turn: Callable[[dict[str, Any]], None],
+        spot: SpotNotices,
     ) -> None:
         self._moto: Any = DomainDispatcherApplication(create_backend_app)
         self._api_lock, self._conditional_lock = lock, threading.Lock()
         self._meter, self._role_of_key = meter, role_of_key
-        self._health, self._turn = health, turn
+        self._health, self._turn, self._spot = health, turn, spot
 
     def __call__(self, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -120,10 +122,19 @@ class CloudApp:
             run = parse_qs(environ.get("QUERY_STRING", "")).get("run", [None])[0]
             return _json(start, self._meter.bill(run, objects.stored()))
         if path == "/_gpurun/rules" and environ["REQUEST_METHOD"] == "POST":
-            size = int(environ.get("CONTENT_LENGTH") or 0)
-            self._turn(json.loads(environ["wsgi.input"].read(size)))
+            self._turn(_body(environ))
             return _json(start, {})
+        if path == "/_gpurun/spot" and environ["REQUEST_METHOD"] == "POST":
+            return self._give_notice(_body(environ), start)
         return _reply(start, "404 Not Found", "no such route", "text/plain")
+
+    def _give_notice(self, asked: dict[str, Any], start: StartResponse) -> list[bytes]:
+        try:
+            seconds = float(asked.get("seconds", NOTICE_S))
+            at = self._spot.give(str(asked.get("instance")), seconds)
+        except (NoSuchSpot, TypeError, ValueError) as wrong:
+            return _reply(start, "400 Bad Request", str(wrong), "text/plain")
+        return _json(start, {"taken_at": at.isoformat()})
 
 
 class QuietHandler(MotoRequestHandler):
@@ -155,6 +166,12 @@ def _refuse_json(start: StartResponse, request: kept.KeptRequest) -> list[bytes]
     words = f"The box's role doesn't allow {request.action} on {request.resource}"
     text = json.dumps({"__type": "AccessDeniedException", "message": words})
     return _reply(start, "400 Bad Request", text, "application/x-amz-json-1.1")
+
+
+def _body(environ: Environ) -> dict[str, Any]:
+    size = int(environ.get("CONTENT_LENGTH") or 0)
+    said: dict[str, Any] = json.loads(environ["wsgi.input"].read(size))
+    return said
 
 
 def _json(start: StartResponse, value: dict[str, object]) -> list[bytes]:
