@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from orchestrator.box.state import SPOT_NOTICE
 from orchestrator.lives import GONE, UNLISTED, Life
 from orchestrator.plan import PlannedBox, PlannedJob
 from orchestrator.results import OVER
@@ -24,8 +25,6 @@ HEARD_WITHIN = timedelta(seconds=60)
 """An agent reports every ten seconds at the latest: one that did so lately is alive."""
 _AWS_ITSELF = "Server."
 _ITSELF = "Client.InstanceInitiatedShutdown"
-_TAKEN_AWAY = "spot"
-"""A job that was cut says why; the notice of a spot instance's end is the only such word."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,7 @@ def is_over(status: Mapping[str, Any]) -> bool:
 
 def was_taken_away(status: Mapping[str, Any]) -> bool:
     """Whether the job was cut because its spot instance was being taken away."""
-    reason = str(status.get("reason") or "")
-    told = _TAKEN_AWAY in reason.lower() and not reason.startswith(ENDED)
-    return status.get("state") == "cut" and told
+    return status.get("state") == "cut" and str(status.get("reason")).startswith(SPOT_NOTICE)
 
 
 def next_for(facts: Facts, now: datetime, *, ending: bool = False) -> Next:

@@ -6,12 +6,16 @@ import argparse
 import logging
 import os
 import sys
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from orchestrator.box.agent import Agent, Host
 from orchestrator.box.deadline import Clock, lived_s
 from orchestrator.box.fetch import metadata
 from orchestrator.box.spec import read_spec
+
+PRICE_TAG = "tags/instance/gpurun:price-per-hour"
 
 
 def main() -> int:
@@ -38,8 +42,18 @@ def main() -> int:
         instance_id=_instance_id(),
         booted_at=float(os.environ["GPURUN_BOOTED_AT"]),
     )
+    spec = replace(spec, price_usd_per_hour=price_of(spec.price_usd_per_hour))
     Agent(spec, host, clock).run(last_sync=options.last_sync)
     return 0
+
+
+def price_of(planned: Decimal) -> Decimal:
+    """What the launched type costs, as its tag says: a fallback has another price than planned."""
+    try:
+        price = Decimal(metadata(PRICE_TAG))
+    except (OSError, InvalidOperation):
+        return planned
+    return price if price.is_finite() else planned
 
 
 def _instance_id() -> str:

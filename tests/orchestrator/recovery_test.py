@@ -36,7 +36,7 @@ SPOT = BOX.model_copy(update={"spot": True})
 RUNNING = {"count": {"job": "count", "state": "running", "complete": False}}
 DONE = {"count": {"job": "count", "state": "done", "complete": True}}
 FAILED = {"count": {"job": "count", "state": "failed", "complete": False}}
-NOTICED = {"count": {"job": "count", "state": "cut", "reason": "the spot notice came"}}
+NOTICED = {"count": {"job": "count", "state": "cut", "reason": "spot notice: step 7"}}
 CLOSED = {"count": {"job": "count", "state": "cut", "reason": f"{ENDED}Server.Spot"}}
 TAKEN, OFF = "Server.SpotInstanceTermination", "Client.InstanceInitiatedShutdown"
 HAND = "Client.UserInitiatedShutdown"
