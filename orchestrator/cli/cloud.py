@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
 import typer
 
 from orchestrator.cli.options import Json
+
+if TYPE_CHECKING:
+    from orchestrator.localcloud.state import CloudState
 
 cloud_app = typer.Typer(help="The local cloud: an AWS to rehearse on.", no_args_is_help=True)
 
@@ -37,12 +44,12 @@ def cloud_stop() -> None:
     typer.echo("The local cloud is stopped." if stopped else "The local cloud wasn't running.")
 
 
-def _print_cloud(state: object, *, as_json: bool) -> None:
+def _print_cloud(state: CloudState | None, *, as_json: bool) -> None:
     if state is None:
         typer.echo(
             "null" if as_json else "The local cloud isn't running. Start it: gpurun cloud start"
         )
     elif as_json:
-        typer.echo(state.model_dump_json(indent=1))  # type: ignore[attr-defined]
+        typer.echo(json.dumps(asdict(state), indent=1))
     else:
-        typer.echo(f"The local cloud runs at {state.url} ({state.driver} boxes, pid {state.pid}).")  # type: ignore[attr-defined]
+        typer.echo(f"The local cloud runs at {state.url} ({state.driver} boxes, pid {state.pid}).")
