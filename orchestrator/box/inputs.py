@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from dataclasses import dataclass
@@ -13,11 +14,18 @@ from typing import Any
 from orchestrator.box.scan import OWN, checkpoint_of
 from orchestrator.box.spec import inside
 from orchestrator.box.state import CUT, SPOT_NOTICE, WAITING
-from orchestrator.box.store import Store, StoreDown
+from orchestrator.box.store import Absent, Store
+
+log = logging.getLogger("gpurun")
+DOWNLOADS = 3
 
 
 class InputMissing(Exception):
     """The other job committed nothing under that path."""
+
+
+class InputDamaged(InputMissing):
+    """The bucket's bytes aren't those that the job committed, or are gone."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ def committed(store: Store, job: str) -> Committed | None:
 def fetch_input(store: Store, job: str, path: str, to: Path) -> None:
     """Bring a file or folder of a job's results to `to`, verified; `to` appears whole.
 
-    Raises InputMissing, StoreDown.
+    Raises InputMissing, InputDamaged, StoreDown.
     """
     if to.exists():
         return
@@ -80,21 +88,29 @@ def fetch_input(store: Store, job: str, path: str, to: Path) -> None:
 def restore(store: Store, job: str, job_dir: Path) -> int:
     """Put a job's last committed files back into its folder; returns the attempt that made them.
 
-    Raises StoreDown.
+    What the bucket doesn't hold as it was is left out, a checkpoint as a whole: the job goes on
+    from an earlier one. Raises StoreDown.
     """
     found = committed(store, job)
     if found is None:
         return 0
+    lost: set[str] = set()
     for name, entry in found.files.items():
-        own = name in OWN
-        _download(store, job, entry, (job_dir if own else job_dir / "work") / name)
+        try:
+            _download(store, job, entry, (job_dir if name in OWN else job_dir / "work") / name)
+        except InputDamaged as error:
+            log.warning("%s: %s: left out", job, error)
+            lost.add(checkpoint_of(name) or name)
+    for folder in lost:
+        shutil.rmtree(job_dir / "work" / folder, ignore_errors=True)
     _order_checkpoints(job_dir / "work", found.files)
     return found.attempt
 
 
 def _order_checkpoints(work: Path, names: dict[str, Any]) -> None:
     """Trainers throw the oldest away by mtime: give each folder a time in order of its step."""
-    folders = {folder for name in names if (folder := checkpoint_of(name))}
+    named = {folder for name in names if (folder := checkpoint_of(name))}
+    folders = [folder for folder in named if (work / folder).is_dir()]
     in_order = sorted(folders, key=lambda folder: int(folder.rpartition("-")[2]))
     for second, folder in enumerate(in_order):  # a step may be more than any time can be
         os.utime(work / folder, (second, second))
@@ -111,17 +127,27 @@ def _under(files: dict[str, dict[str, Any]], path: str) -> dict[str, dict[str, A
 
 
 def _download(store: Store, job: str, entry: dict[str, Any], to: Path) -> None:
+    """Raises InputDamaged, StoreDown."""
     to.parent.mkdir(parents=True, exist_ok=True)
     part = to.with_name(to.name + ".part")
-    digest = hashlib.sha256()
-    with part.open("wb") as file:
-        for block in store.chunks(f"jobs/{job}/blobs/{entry['sha256']}"):
-            digest.update(block)
-            file.write(block)
-    if digest.hexdigest() != entry["sha256"]:
-        raise StoreDown(f"{job}: {to.name} arrived damaged")
+    try:
+        arrived = any(_arrives(store, job, entry["sha256"], part) for _ in range(DOWNLOADS))
+    except Absent:
+        arrived = False
+    if not arrived:
+        part.unlink(missing_ok=True)
+        raise InputDamaged(f"{to.name} of {job} isn't in the bucket as it was committed")
     part.chmod(entry["mode"] & 0o777)
     part.replace(to)
+
+
+def _arrives(store: Store, job: str, sha256: str, part: Path) -> bool:
+    digest = hashlib.sha256()
+    with part.open("wb") as file:
+        for block in store.chunks(f"jobs/{job}/blobs/{sha256}"):
+            digest.update(block)
+            file.write(block)
+    return digest.hexdigest() == sha256
 
 
 def _was_taken_away(status: Any) -> bool:

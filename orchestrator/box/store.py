@@ -40,6 +40,10 @@ class StoreDown(Exception):
     """S3 can't be reached or refused; nothing is known about what it holds."""
 
 
+class Absent(StoreDown):
+    """S3 answers, and has no such object."""
+
+
 class Store:
     """One run's part of the bucket; `prefix` ends with a slash and stands before every key.
 
@@ -108,6 +112,7 @@ class Store:
         return self._call(read)
 
     def chunks(self, key: str) -> Iterator[bytes]:
+        """Raises Absent, StoreDown."""
         reply = self._call(lambda s3: s3.get_object(Bucket=self.bucket, Key=self.prefix + key))
         with closing(reply["Body"]) as body:
             blocks = body.iter_chunks(1 << 20)
@@ -228,7 +233,8 @@ class Store:
         try:
             return self._try(work)
         except ClientError as error:
-            raise StoreDown(str(error)) from error
+            absent = _code(error) == "NoSuchKey"
+            raise (Absent if absent else StoreDown)(str(error)) from error
 
     def _try(self, work: Callable[[S3Client], T]) -> T:
         try:

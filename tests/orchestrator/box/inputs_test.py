@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.box.inputs import InputMissing, fetch_input, outcome, restore
-from orchestrator.box.store import Store, StoreDown
+from orchestrator.box.inputs import InputDamaged, InputMissing, fetch_input, outcome, restore
+from orchestrator.box.store import Store
 
 from .rig import BUCKET, PREFIX, REGION, Cloud
 
@@ -49,9 +49,28 @@ def test_a_folder_or_a_file_comes_whole_from_the_newest_manifest(
 def test_a_damaged_input_never_appears(store: Store, tmp_path: Path) -> None:
     commit(store, {"out/model/a": b"1", "out/model/b": b"2"})
     store.put(f"jobs/sft/blobs/{hashlib.sha256(b'2').hexdigest()}", b"3")
-    with pytest.raises(StoreDown, match="damaged"):
+    with pytest.raises(InputDamaged, match="b of sft isn't in the bucket as it was committed"):
         fetch_input(store, "sft", "out/model", tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_job_goes_on_without_the_checkpoint_that_the_bucket_has_lost(
+    store: Store, cloud: Cloud, tmp_path: Path
+) -> None:
+    files = {"log.txt": b"log", "out/kept": b"kept", "out/altered": b"as it was"}
+    for step in (5, 9):
+        files[f"out/checkpoint-{step}/model"] = b"m%d" % step
+        files[f"out/checkpoint-{step}/trainer_state.json"] = b'{"step": %d}' % step
+    commit(store, files)
+    gone = hashlib.sha256(b"m9").hexdigest()
+    cloud.s3.delete_object(Bucket=BUCKET, Key=f"{PREFIX}jobs/sft/blobs/{gone}")
+    store.put(f"jobs/sft/blobs/{hashlib.sha256(b'as it was').hexdigest()}", b"otherwise")
+    assert restore(store, "sft", tmp_path) == 3
+    restored = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()}
+    assert restored == {
+        *("log.txt", "work/out/kept"),
+        *(f"work/out/checkpoint-5/{name}" for name in ("model", "trainer_state.json")),
+    }
 
 
 def test_an_input_that_was_never_committed_is_missing(store: Store, tmp_path: Path) -> None:
