@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator.catalog import Catalog
 from orchestrator.localcloud.meter import Meter
@@ -60,22 +60,26 @@ class Region:
         secret = self.secrets.get(name_or_arn)
         return secret.arn if secret else name_or_arn
 
+    def kinds(self) -> list[dict[str, Any]]:
+        """All that EC2 has here, kind by kind and by id."""
+        return [
+            self.instances,
+            self.volumes,
+            self.interfaces,
+            self.endpoints,
+            self.groups,
+            self.gateways,
+            self.subnets,
+            self.tables,
+            self.vpcs,
+            self.keys,
+            self.addresses,
+            self.snapshots,
+        ]
+
     def ec2(self) -> Iterator[things.Thing]:
         """Everything that EC2 has here."""
-        return chain(
-            self.instances.values(),
-            self.volumes.values(),
-            self.interfaces.values(),
-            self.endpoints.values(),
-            self.groups.values(),
-            self.gateways.values(),
-            self.subnets.values(),
-            self.tables.values(),
-            self.vpcs.values(),
-            self.keys.values(),
-            self.addresses.values(),
-            self.snapshots.values(),
-        )
+        return chain.from_iterable(kind.values() for kind in self.kinds())
 
 
 class Account:

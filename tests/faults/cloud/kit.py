@@ -85,7 +85,11 @@ class TestAccount:
         name = {"quotas": "service-quotas", "secrets": "secretsmanager"}.get(service, service)
         if name not in SERVICES:
             raise AttributeError(service)
-        return self.session.client(name)  # type: ignore[call-overload]
+        return self.client(name)
+
+    def client(self, service: str, *, fast: bool = False) -> Any:
+        make: Any = self.session.client  # its overloads take no name that is known only later
+        return make(service, fast=fast)
 
     def turn(self, **rules: Any) -> None:
         if self.rules is None:

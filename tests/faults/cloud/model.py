@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from orchestrator.catalog import load_catalog
 from tests.faults.cloud import life
-from tests.faults.cloud.account import Account, Region
+from tests.faults.cloud.account import Account
 from tests.faults.cloud.buckets import BucketState, Objects, stored
 from tests.faults.cloud.client import Call, Client, Hooks
 from tests.faults.cloud.ec2 import Ec2
 from tests.faults.cloud.iam import Iam
 from tests.faults.cloud.instance import BROKEN, BY_ITSELF, BY_SPOT, Instance
+from tests.faults.cloud.leftover import drop, left
 from tests.faults.cloud.s3 import S3
 from tests.faults.cloud.scheduler import Scheduler
 from tests.faults.cloud.secrets import Quotas, Secrets, Sts
@@ -36,7 +37,7 @@ _SERVICES: dict[str, type[Service]] = {
     "ssm": Ssm,
     "sts": Sts,
 }
-_RUN = "gpurun:run"
+_BY_THE_HOUR = ("instance", "volume", "elastic-ip")
 
 
 class ModelCloud:
@@ -156,6 +157,13 @@ class ModelCloud:
         """A bucket of somebody else's."""
         self.buckets[name] = BucketState(name, owner, region, self._timeline.time())
 
+    def drop(self, run: str, kind: str, name: str = "") -> None:
+        """Delete the run's things of a kind whose names end so, whatever holds them.
+
+        Kinds are those that `tagged` tells; instances end as by a call, and take their time.
+        """
+        drop(self._account, run, kind, name)
+
     def bill(self, run: str) -> Decimal:
         """USD so far."""
         return Decimal(str(self.meter.bill(run, stored(self._account))["total_usd"]))
@@ -167,50 +175,14 @@ class ModelCloud:
     def tagged(self, run: str) -> list[str]:
         """What still carries the run's tag or name; no terminated instance, nothing in S3."""
         self.settle()
-        regions = self._account.regions.values()
-        return [*self._of_iam(run), *(name for each in regions for name in _left(each, run))]
+        return [f"{each.kind} {each.name}" for each in left(self._account, run)]
 
     def billable(self, run: str) -> list[str]:
         """What of the run still costs by the hour."""
         self.settle()
-        return [
-            f"{thing.kind} {thing.id}"
-            for region in self._account.regions.values()
-            for things in (region.instances, region.volumes, region.addresses)
-            for thing in _values(things)
-            if thing.tags.get(_RUN) == run and getattr(thing, "state", "") != "terminated"
-        ]
-
-    def _of_iam(self, run: str) -> Iterator[str]:
-        for kind, found in (("role", self._account.roles), ("profile", self._account.profiles)):
-            for thing in _values(found):
-                if thing.tags.get(_RUN) == run or _is_named(thing.name, run):
-                    yield f"{kind} {thing.name}"
+        return [f"{e.kind} {e.name}" for e in left(self._account, run) if e.kind in _BY_THE_HOUR]
 
 
 def operations_of(service: str) -> set[str]:
     """What the model of a service can be asked, by boto3's names."""
     return {name for name in dir(_SERVICES[service]) if not name.startswith("_")}
-
-
-def _left(region: Region, run: str) -> Iterator[str]:
-    for thing in region.ec2():
-        ended = isinstance(thing, Instance) and thing.state == "terminated"
-        if thing.tags.get(_RUN) == run and not ended:
-            yield f"{thing.kind} {thing.id}"
-    for _, name in region.schedules:
-        if _is_named(name, run):
-            yield f"schedule {name}"
-    for kind in ("queues", "parameters", "secrets"):
-        for thing in _values(getattr(region, kind)):
-            if thing.tags.get(_RUN) == run or _is_named(thing.name, run):
-                yield f"{kind[:-1]} {thing.name}"
-
-
-def _is_named(name: str, run: str) -> bool:
-    """`gpurun-<run>`, `gpurun-<run>-…` or `/gpurun/<run>/…`."""
-    return run in name.replace("/", "-") and name.startswith(("gpurun-", "/gpurun/"))
-
-
-def _values(things: Any) -> list[Any]:
-    return list(things.values())
