@@ -20,7 +20,7 @@ _MICRO_USD = Decimal("0.000001")
 _GB = Decimal(10**9)
 PART_BYTES = 8 << 20
 """The smallest part that anybody here uploads a big object in; each is a request."""
-LISTS_PER_LOOK = 12
+LISTS_PER_LOOK, LISTS_PER_BOX = 10, 4
 """Listings of the run's log whenever a controller looks, at most; S3 bills them as writes."""
 _LIST_BYTES, _LIST_ENTRY_BYTES = 1024, 512
 _HOURS_PER_MONTH = Decimal(730)
@@ -81,6 +81,7 @@ class S3Use:
     """Versions, and the parts of big ones."""
     looks: int = 0
     """How often a controller looked, by time."""
+    lists_per_look: int = LISTS_PER_LOOK
     look_bytes: int = 0
     """What leaves the region with one look: heartbeats, statuses, listings."""
 
@@ -92,7 +93,7 @@ class S3Use:
 
     def looked_usd(self, rates: StoragePrices) -> Decimal:
         """For the looks of one controller, which leave no trace to be counted."""
-        lists = self.looks * LISTS_PER_LOOK * rates.s3_put_1000 / 1000
+        lists = self.looks * self.lists_per_look * rates.s3_put_1000 / 1000
         return _up(lists + self.looks * self.look_bytes / _GB * rates.transfer_out_gb)
 
 
@@ -102,9 +103,9 @@ def s3_usd(use: S3Use, rates: StoragePrices, reserved_usd: Decimal) -> Decimal:
     return max(left, min(left + use.looked_usd(rates), reserved_usd))
 
 
-def listing_bytes(entries: int) -> int:
-    """What the listings of one look bring home, the run's log having so many entries."""
-    return LISTS_PER_LOOK * (_LIST_BYTES + entries * _LIST_ENTRY_BYTES)
+def listing_bytes(lists: int, entries: int) -> int:
+    """What listings bring home, the run's log having so many entries."""
+    return lists * (_LIST_BYTES + entries * _LIST_ENTRY_BYTES)
 
 
 def writes_of(size_bytes: int) -> int:
@@ -117,7 +118,7 @@ def s3_line(line: str, use: S3Use, usd: Decimal) -> BillLine:
     """The bill's line for a run's S3, at what was settled or would be now."""
     detail = (
         f"{use.stored_bytes / 10**6:.1f} MB for a month, {use.pulled_bytes / 10**6:.1f} MB pulled "
-        f"once, {use.writes + use.looks * LISTS_PER_LOOK} requests; at most"
+        f"once, {use.writes + use.looks * use.lists_per_look} requests; at most"
     )
     return BillLine(line, "s3", detail, Decimal(0), usd)
 

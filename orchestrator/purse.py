@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Literal
 from orchestrator import run
 from orchestrator.aws.bucket import Bucket
 from orchestrator.bill import (
+    LISTS_PER_BOX,
+    LISTS_PER_LOOK,
     Bill,
     BillLine,
     S3Use,
@@ -166,13 +168,16 @@ class Purse:
         found = [*self.bucket.versions(home), *self.bucket.versions(control)]
         newest = {key: size for key, size, is_newest in found if is_newest}
         told = ("/heartbeat.json", "/status.json")
+        entries = sum(key.startswith(f"{home}events/") for key in newest)
+        lists = LISTS_PER_LOOK + LISTS_PER_BOX * len(self.record.plan.boxes)
         beats = sum(size for key, size in newest.items() if key.endswith(told))
         return S3Use(
             stored_bytes=sum(size for _, size, _ in found),
             pulled_bytes=sum(n for key, n in newest.items() if key.startswith(f"{home}jobs/")),
             writes=sum(writes_of(size) for _, size, _ in found) + _LAST_WRITES,
             looks=self._looks(now),
-            look_bytes=beats + listing_bytes(sum(f"{home}events/" in key for key in newest)),
+            lists_per_look=lists,
+            look_bytes=beats + listing_bytes(lists, entries),
         )
 
     def _looks(self, now: datetime) -> int:

@@ -127,7 +127,7 @@ def test_a_reservation_whose_controller_died_before_its_own_entry_is_freed_by_do
     died_after_the_budget_s_entry(runner, monkeypatch)
     elsewhere(runner).finish()
     ledger = budget.read().ledger
-    assert (ledger.reserved_usd, ledger.settled_usd) == (0, 0)
+    assert ledger.reserved_usd == ledger.settled_usd == 0
 
 
 def test_a_settlement_whose_controller_died_is_made_by_whoever_looks_next(
@@ -144,7 +144,8 @@ def test_a_settlement_whose_controller_died_is_made_by_whoever_looks_next(
         runner.finish()
     assert budget.read().ledger.reserved_usd == runner.record.plan.worst_case_usd
     row = look_at(session, "shared", clock.now())
-    assert (row.reserved_usd, row.settled_usd) == (0, runner.purse.ledger().settled_usd)
+    assert row.reserved_usd == 0
+    assert row.settled_usd == runner.purse.ledger().settled_usd
 
 
 def test_a_run_that_was_swept_counts_at_its_worst_case_until_down_says_what_it_cost(
