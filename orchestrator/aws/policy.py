@@ -20,9 +20,11 @@ MOST_CHARACTERS = 6_144
 """Of one managed policy, blanks not counted (IAM User Guide, "IAM and AWS STS quotas")."""
 
 _ANY_RUN = "*"
+_SPOT = "spot.amazonaws.com"
 _LOOK = (
     *("AvailabilityZones", "Images", "InstanceAttribute", "InstanceTypeOfferings"),
-    *("InstanceTypes", "Instances", "InternetGateways", "KeyPairs", "NetworkInterfaces"),
+    *("InstanceTypes", "Instances", "InternetGateways", "KeyPairs", "NatGateways"),
+    "NetworkInterfaces",
     *("Regions", "RouteTables", "SecurityGroups", "Subnets", "Tags", "Volumes"),
     *("VpcEndpoints", "Vpcs"),
 )
@@ -62,14 +64,20 @@ class Scope:
         return self.arn("iam", f"role/{PREFIX}/{PREFIX}-*", region="")
 
     @property
-    def profiles(self) -> str:
-        return self.arn("iam", f"instance-profile/{PREFIX}/{PREFIX}-*", region="")
+    def own_roles(self) -> list[str]:
+        """Roles and profiles. Of one that isn't there IAM knows no path, and asks for its name;
+        the reaper's own lie under another path, and end otherwise.
+        """
+        path, box, kill = f"{PREFIX}/{PREFIX}-*", f"{PREFIX}-*-box", f"{PREFIX}-*-kill"
+        names = [f"role/{name}" for name in (path, box, kill)]
+        names += [f"instance-profile/{name}" for name in (path, box)]
+        return [self.arn("iam", name, region="") for name in names]
 
 
 def runner_policy(scope: Scope) -> list[Document]:
     """What the person who runs gpurun needs; more than one document if one would be too long."""
-    made = (_launching(scope), _networks(scope), _roles(scope), _results(scope), _secrets(scope))
-    return _packed([*_looking(scope), *_ending(scope), *(one for of in made for one in of)])
+    parts = (_looking, _ending, _launching, _networks, _roles, _spot, _results, _secrets)
+    return _packed(statement for part in parts for statement in part(scope))
 
 
 def reaper_policy(scope: Scope) -> list[Document]:
@@ -98,7 +106,7 @@ def _looking(scope: Scope) -> Iterator[Statement]:
             *("iam:GetInstanceProfile", "iam:GetRole", "iam:ListAttachedRolePolicies"),
             *("iam:ListInstanceProfilesForRole", "iam:ListRolePolicies"),
         ],
-        [scope.roles, scope.profiles],
+        scope.own_roles,
     )
     yield _allow(
         "LookAtOwnSchedulesQueuesSecrets",
@@ -131,7 +139,7 @@ def _ending(scope: Scope) -> Iterator[Statement]:
             *("iam:DeleteInstanceProfile", "iam:DeleteRole", "iam:DeleteRolePolicy"),
             "iam:RemoveRoleFromInstanceProfile",
         ],
-        [scope.roles, scope.profiles],
+        scope.own_roles,
     )
     yield _allow(
         "EndOwnSchedulesQueuesSecrets",
@@ -233,7 +241,7 @@ def _roles(scope: Scope) -> Iterator[Statement]:
             *("iam:AddRoleToInstanceProfile", "iam:CreateInstanceProfile", "iam:CreateRole"),
             *("iam:PutRolePolicy", "iam:TagInstanceProfile", "iam:TagRole"),
         ],
-        [scope.roles, scope.profiles],
+        scope.own_roles,
     )
     services = ["ec2.amazonaws.com", "scheduler.amazonaws.com"]
     yield _allow(
@@ -241,6 +249,17 @@ def _roles(scope: Scope) -> Iterator[Statement]:
         ["iam:PassRole"],
         scope.roles,
         {"StringEquals": {"iam:PassedToService": services}},
+    )
+
+
+def _spot(scope: Scope) -> Iterator[Statement]:
+    """EC2 makes this role for itself when an account's first spot instance is launched."""
+    role = f"role/aws-service-role/{_SPOT}/AWSServiceRoleForEC2Spot"
+    yield _allow(
+        "TheFirstSpotInstanceOfAnAccount",
+        ["iam:CreateServiceLinkedRole"],
+        scope.arn("iam", role, region=""),
+        {"StringEquals": {"iam:AWSServiceName": _SPOT}},
     )
 
 
