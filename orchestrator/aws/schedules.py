@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from orchestrator.aws import dead_letters
 from orchestrator.aws.refusals import boundary, code, is_missing, is_not_known_yet
 from orchestrator.aws.removal import remove
-from orchestrator.aws.tags import PREFIX, RunTags, named
+from orchestrator.aws.tags import PREFIX, REAPER, RunTags, named
 from orchestrator.aws.waits import PROPAGATION_S
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def find_kills(session: Session, run_id: str | None = None) -> list[str]:
         .paginate(GroupName=GROUP, NamePrefix=prefix)
     )
     names = [entry["Name"] for page in pages for entry in page["Schedules"]]
-    return sorted(name for name in names if name.startswith(prefix))
+    return sorted(name for name in names if name.startswith(prefix) and name != REAPER)
 
 
 @boundary()

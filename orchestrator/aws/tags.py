@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, TagSpecificationTypeDef
 
 PREFIX = "gpurun"
+# What `gpurun aws setup` makes: it belongs to the account, never to a run.
+REAPER = f"{PREFIX}-reaper"
 RUN = f"{PREFIX}:run"
 ROLE = f"{PREFIX}:role"
 BOX = f"{PREFIX}:box"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Cloud, Json
+from orchestrator.errors import NotConfirmed
 
 if TYPE_CHECKING:
     from orchestrator.aws.policy import Scope
@@ -26,7 +28,7 @@ class Whom(StrEnum):
 
 @aws_app.callback()
 def aws_group() -> None:
-    """Keeps the group a group while it has one command."""
+    """What holds for the whole account."""
 
 
 @aws_app.command("policy")
@@ -56,6 +58,52 @@ def aws_policy(
         _check_part(part, len(documents))
         documents = [documents[part - 1]]
     _print_documents(documents, as_json=as_json)
+
+
+@aws_app.command("setup")
+def aws_setup(
+    region: Annotated[
+        list[str] | None,
+        typer.Option("--region", help="Where runs may be; may be given again. Else: yours."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take it away again.")] = False,
+    cloud: Annotated[Cloud, typer.Option("--cloud", help="aws or local.")] = Cloud.AWS,
+) -> None:
+    """Install the reaper: a function that ends what is over every 5 minutes, with no laptop.
+
+    It may end only what carries a run's tag or name, in its own region. It costs a few cents a
+    month and region. An administrator's credentials are needed once.
+    """
+    from orchestrator.aws.reaper_setup import install, uninstall  # noqa: PLC0415
+    from orchestrator.opened import open_cloud  # noqa: PLC0415
+
+    first = open_cloud(cloud.value, region[0] if region else None)
+    where = sorted(set(region or [first.region]))
+    if cloud is Cloud.AWS and not (yes or remove):
+        _ask_for_reaper(first.account, where)
+    for name in where:
+        if remove:
+            uninstall(first.in_region(name))
+            typer.echo(f"{name}: the reaper is gone")
+        else:
+            changed = install(first.in_region(name))
+            typer.echo(f"{name}: {'the reaper is installed' if changed else 'nothing to do'}")
+
+
+def _ask_for_reaper(account: str, regions: list[str]) -> None:
+    """Raises NotConfirmed when nobody is there, or the answer isn't yes."""
+    if not sys.stdin.isatty():
+        raise NotConfirmed(
+            "This installs something that costs a few cents a month, and nobody is there to ask.",
+            hint="Agree beforehand with --yes.",
+        )
+    typer.echo(
+        f"In account {account}, {', '.join(regions)}: a Lambda function called every 5 minutes "
+        "(8,640 times a month, some seconds of 256 MB each: a few cents a month and region, less "
+        "within the free tier), two roles, a log that is kept for 14 days, and a schedule."
+    )
+    typer.confirm("Install it?", abort=True)
 
 
 def _scope(account: str | None, runbook: Path | None) -> Scope:

@@ -15,6 +15,7 @@ from moto import mock_aws
 from orchestrator.localcloud.rules import (
     buckets,
     ending,
+    functions,
     identity,
     images,
     launching,
@@ -39,6 +40,7 @@ def enforce(rules: StrictRules) -> Patches:
     launching.install(patches, rules)
     ending.install(patches, rules)
     network.install(patches, rules)
+    functions.install(patches, rules)
     queues.install(patches, rules)
     quotas.install(patches, rules)
     scheduling.install(patches, rules)

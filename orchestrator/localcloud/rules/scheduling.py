@@ -23,6 +23,7 @@ SERVICE = "scheduler.amazonaws.com"
 _AT = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
 _REPEATED = re.compile(r"(rate|cron)\([^()]+\)")
 _UNIVERSAL_TARGET = re.compile(r"arn:aws:scheduler:::aws-sdk:([a-z0-9-]+):([a-zA-Z0-9]+)")
+_FUNCTION = re.compile(r"arn:aws:lambda:[a-z0-9-]+:\d{12}:function:[a-zA-Z0-9_-]+")
 _READ_ONLY = ("describe", "get", "list", "head", "search", "query", "scan", "batchGet")
 
 
@@ -113,7 +114,8 @@ def _check_time(expression: str, timezone: str, now: datetime) -> None:
 
 
 def _check_target(backend: Any, target: dict[str, Any], rules: StrictRules) -> None:
-    universal_target(target["Arn"])
+    if not _FUNCTION.fullmatch(target["Arn"]):
+        universal_target(target["Arn"])
     role = identity.role_by_arn(backend.account_id, backend.region_name, target["RoleArn"])
     if role is None or not identity.can_be_assumed(role, SERVICE, rules):
         raise ValidationException(
