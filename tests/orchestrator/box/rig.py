@@ -76,6 +76,8 @@ class Rig:
     spec: dict[str, Any]
     agents: list[subprocess.Popen[bytes]] = field(default_factory=list)
     extra_env: dict[str, str] = field(default_factory=dict)
+    before: tuple[str, ...] = ()
+    """Words before the agent's own command."""
 
     @property
     def off(self) -> Path:
@@ -111,6 +113,7 @@ class Rig:
         with (self.root / "console.log").open("ab") as log:
             agent = subprocess.Popen(
                 [
+                    *self.before,
                     *(sys.executable, "-m", "orchestrator.box", "--box", BOX),
                     *("--root", str(self.root), "--end-with", str(self.poweroff_script())),
                     *options,
@@ -122,6 +125,15 @@ class Rig:
             )
         self.agents.append(agent)
         return agent
+
+    def shrink_disk(self, kib: int) -> None:
+        """Let the agent see its root on a disk of that size, in a mount namespace of its own."""
+        copy = self.root.with_name("copy")
+        steps = (
+            f"cp -a {self.root} {copy} && mount -t tmpfs -o size={kib}k tmpfs {self.root} "
+            f'&& cp -a {copy}/. {self.root} && cd {self.root} && exec "$@"'
+        )
+        self.before = ("unshare", "--map-root-user", "--mount", "sh", "-c", steps, "sh")
 
     def poweroff_script(self) -> Path:
         script = self.root / "end-box"
