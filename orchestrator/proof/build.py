@@ -54,9 +54,12 @@ class Builder:
 
     def build(self, names: tuple[str, ...]) -> None:
         """Network, roles, payload, boxes: each box is armed right after its launch."""
-        self.on_step("building the network")
+        self.on_step("building the networks")
         offered = zones.offered_zones(self.session, [INSTANCE])[INSTANCE]
-        net = network.ensure_network(self.session, self.own, offered, None)
+        nets = {
+            tags.run_id: network.ensure_network(self.session, tags, offered, None)
+            for tags in self._runs
+        }
         self.on_step("making the roles, the key and the payload")
         user, host = new_key_pair("kill-proof"), new_key_pair("kill-proof-host")
         key = keys.ensure_key_pair(self.session, self.own, user.public)
@@ -67,12 +70,13 @@ class Builder:
         roles_made = self.clock.now()
         for name in names:
             self.on_step(f"launching {name}")
-            made = ec2.launch(self.session, self._request(name, profile, key, sha256), net)
+            run_id, request = self.tags_of(name).run_id, self._request(name, profile, key, sha256)
+            made = ec2.launch(self.session, request, nets[run_id])
             if not self.ids:
                 took = self._since(profile_made)
                 self.checks.record("profile is usable", True, "from its making on", took)
             self.ids[name] = made.instance_id
-            self._arm(made, arns[self.tags_of(name).run_id])
+            self._arm(made, arns[run_id])
             if len(self.ids) == 1:
                 took = self._since(roles_made)
                 self.checks.record("schedule's role is accepted", True, "from its making on", took)

@@ -43,7 +43,7 @@ def test_a_page_names_only_commands_and_targets_that_exist(page: Path) -> None:
     text = page.read_text()
     named = set(
         re.findall(
-            r"(?:`|^\$ |&& )((?:gpurun (?:aws|cloud)|gpurun|agent-env) [a-z-]+)",
+            r"(?:`|^\$ |&& )((?:gpurun (?:aws|cloud)|gpurun|agent-env) [a-z]+(?:-[a-z]+)*)",
             text,
             re.MULTILINE,
         )
