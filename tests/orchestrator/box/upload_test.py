@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.box import scan as scan_module
 from orchestrator.box import store as store_module
 from orchestrator.box import streams as streams_module
 from orchestrator.box import sync as sync_module
@@ -222,3 +223,41 @@ def _after(times: int) -> Callable[[], bool]:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def test_when_time_is_short_what_a_run_can_go_on_from_goes_first_by_the_byte(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 GB dirty two minutes before the end, a hundredth of the size: 10 of 24 MB get there."""
+    monkeypatch.setattr(sync_module, "STREAMS", 1)
+    monkeypatch.setattr(scan_module, "SMALL", 256_000)
+    sizes = {
+        "checkpoint-50/model.safetensors": 4_000_000,
+        "checkpoint-50/trainer_state.json": 2,
+        "adapter.safetensors": 2_000_000,
+        "eval.json": 100_000,
+        "checkpoint-40/model.safetensors": 4_000_000,
+        "checkpoint-40/trainer_state.json": 2,
+        "rollouts.parquet": 10_000_000,
+    }
+    for name, size in sizes.items():
+        desk.write(f"out/{name}", b"{}" + name.encode() * (size // len(name)))
+    (desk.folder / "metrics.jsonl").write_bytes(b"{}\n" * 1000)
+    (desk.folder / "log.txt").write_bytes(b"tqdm\r" * 800_000)
+    sent: list[int] = []
+    upload = desk.store.upload
+
+    def counted(key: str, path: Path, sha256: str, size: int, **how: Any) -> None:
+        sent.append(size)
+        upload(key, path, sha256, size, **how)
+
+    monkeypatch.setattr(desk.store, "upload", counted)
+    late = desk.sync(final=True, outcome="cut", time_is_up=lambda: sum(sent) > 10_000_000)
+    assert not late.whole
+    kept = {name.removeprefix("out/") for name in desk.listed(1)}
+    assert kept == {
+        *("metrics.jsonl", "checkpoint-50/model.safetensors", "checkpoint-50/trainer_state.json"),
+        *("adapter.safetensors", "eval.json"),
+        *("checkpoint-40/model.safetensors", "checkpoint-40/trainer_state.json"),
+    }
+    assert sum(sent) < 10_300_000
