@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from orchestrator import results
+from orchestrator import kept, results
 from orchestrator.aws import stack, sweep
 from orchestrator.aws.boxes import find_boxes
 from orchestrator.budget_log import find_budget
 from orchestrator.clock import SystemClock
 from orchestrator.console import Progress, bill_view, make_console, result_view, usd
 from orchestrator.errors import (
+    ApiError,
     CapacityError,
     CatalogError,
     CloudError,
     ExpectationMissed,
     JobsFailed,
     QuotaError,
-    RemoteError,
     RunDamaged,
     RunNotFound,
     TeardownError,
@@ -30,8 +30,8 @@ from orchestrator.errors import (
 from orchestrator.localcloud import process
 from orchestrator.opened import Opened, open_cloud, open_run
 from orchestrator.progress import Snapshot, run_spans
+from orchestrator.reach import remote_of
 from orchestrator.regions import Try
-from orchestrator.remote import Remote
 from orchestrator.report import write_report
 from orchestrator.run import check_run_id, read_ssh_secrets
 from orchestrator.settings import Settings
@@ -111,6 +111,7 @@ def begin(plan: Plan, console: Console, *, budget: str | None = None) -> Opened:
     bucket, record = start_run(
         session, plan, SystemClock(), boxes_are_processes=processes, budget=shared
     )
+    kept.keep(settings.home, record, read_ssh_secrets(bucket, record.run_id))
     console.print(f"run {record.run_id} is on record in {bucket.name}", soft_wrap=True)
     console.print(f"image {record.plan.ami_id} ({plan.ami_parameter})", soft_wrap=True)
     return Opened(session, bucket, record)
@@ -147,6 +148,7 @@ def go(
                 f"  go on watching: gpurun resume {run_id}\n  end it now:     gpurun down {run_id}"
             )
             raise
+    kept.forget(Settings().home, run_id)
     deliver(opened, seen, console, to=to, as_json=as_json)
 
 
@@ -238,9 +240,23 @@ def end_run(run_id: str, cloud: CloudName, progress: Progress, *, now: bool) -> 
         runner.finish()
     except RunDamaged:
         _end_by_tags(run_id, cloud)
+    except ApiError:
+        if not _is_off_record(run_id, cloud):  # the bucket is only slow, and jobs may still save
+            raise
+        _end_by_tags(run_id, cloud)
     except RunNotFound:
         if not _end_by_tags(check_run_id(run_id), cloud):
             raise
+    kept.forget(Settings().home, run_id)
+
+
+def _is_off_record(run_id: str, cloud: CloudName) -> bool:
+    """Whether the run's bucket, or what it held of the run, has gone meanwhile."""
+    try:
+        open_run(run_id, cloud)
+    except RunNotFound:
+        return True
+    return False
 
 
 def _end_by_tags(run_id: str, cloud: CloudName) -> bool:
@@ -267,16 +283,8 @@ def ssh_box(opened: Opened, box: str, command: list[str]) -> int:
     Raises:
         RemoteError: the box isn't running, or can't be reached.
     """
-    alive = {b.box: b for b in find_boxes(opened.session, opened.record.run_id) if b.alive}
-    if box not in alive:
-        known = ", ".join(planned.name for planned in opened.record.plan.boxes)
-        raise RemoteError(f"No box {box!r} is running in this run.", hint=f"Its boxes: {known}")
-    remote = Remote(
-        alive[box].ip or "",
-        alive[box].ssh_port,
-        read_ssh_secrets(opened.bucket, opened.record.run_id).user_private,
-        opened.record.ssh_host_key,
-    )
+    key = read_ssh_secrets(opened.bucket, opened.record.run_id).user_private
+    remote = remote_of(opened.session, opened.record, key, box)
     if not command:
         return remote.shell()
     piped = None if sys.stdin.isatty() else sys.stdin

@@ -8,8 +8,12 @@ dead connection, so `channel_timeout` does.
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Any
@@ -24,12 +28,12 @@ from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import RemoteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
 SSH_USER = "ubuntu"
 _CONNECT_S = 5
 _AGAIN_S = 1
+_ALIVE_S, _DEAD_AFTER_S = 15, 60
 _FINAL = (paramiko.AuthenticationException, paramiko.BadHostKeyException)
 # A banner that never comes is logged by paramiko with a traceback; the caller gets RemoteError.
 logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
@@ -64,6 +68,52 @@ def new_key_pair(comment: str) -> KeyPair:
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
     return KeyPair(private.decode(), f"{public.decode()} {comment}")
+
+
+class _Output(io.RawIOBase):
+    """A command's output; at its end it must have succeeded."""
+
+    def __init__(self, channel: Any, where: str, quiet_s: float) -> None:
+        self._channel, self._where, self._quiet_s = channel, where, quiet_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data: bytes = self._channel.recv(len(buffer))
+        except TimeoutError as error:
+            raise RemoteError(
+                f"Nothing came from the box {self._where} for {self._quiet_s:g} s."
+            ) from error
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise RemoteError(f"The box {self._where} was lost: {error}") from error
+        if not data:
+            self._check_end()
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _check_end(self) -> None:
+        ended = self._channel.status_event.wait(_CONNECT_S)
+        if ended and self._channel.exit_status == 0:
+            return
+        said = b""
+        while self._channel.recv_stderr_ready() and (more := self._channel.recv_stderr(4096)):
+            said += more
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        raise RemoteError(
+            f"The command on {self._where} ended early: "
+            + (lines[-1] if lines else f"exit status {self._channel.exit_status}")
+        )
+
+
+def _notice_a_dead_box(transport: Any) -> None:
+    """Have the kernel give up on a box that answers nothing any more, also while we only read."""
+    transport.set_keepalive(_ALIVE_S)
+    with contextlib.suppress(OSError, AttributeError):  # Linux only
+        transport.sock.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_AFTER_S * 1000
+        )
 
 
 @dataclass(frozen=True)
@@ -103,6 +153,25 @@ class Remote:
             raise RemoteError(f"The box {self.host}:{self.port} went away during the command.")
         return Answer(result.stdout, result.stderr, result.exited)
 
+    @contextmanager
+    def stream(self, command: str, *, quiet_s: float) -> Iterator[IO[bytes]]:
+        """What a command prints, as bytes; its input ends when the caller leaves.
+
+        Reading raises RemoteError when nothing came for `quiet_s`, or the command failed.
+
+        Raises:
+            RemoteError: no connection, or a wrong host key.
+        """
+        with self._connected() as connection:
+            where = f"{self.host}:{self.port}"
+            try:
+                channel = connection.transport.open_session(timeout=_CONNECT_S)
+                channel.settimeout(quiet_s)
+                channel.exec_command(command)
+            except (OSError, EOFError, paramiko.SSHException) as error:
+                raise RemoteError(f"The box {where} was lost: {error}") from error
+            yield io.BufferedReader(_Output(channel, where, quiet_s), 1 << 20)
+
     def shell(self) -> int:
         """An interactive shell; the exit status of its last command."""
         with self._connected() as connection:
@@ -127,6 +196,7 @@ class Remote:
                     ) from error
                 self.clock.sleep(_AGAIN_S)
             else:
+                _notice_a_dead_box(connection.transport)
                 return connection  # type: ignore[no-any-return]  # fabric is untyped
 
     def _connection(self) -> Any:

@@ -213,6 +213,22 @@ def ssh(context: typer.Context, run: Run, box: str, cloud: OnCloud = Cloud.LOCAL
     raise typer.Exit(ssh_box(_open(run, cloud), box, context.args))
 
 
+@app.command()
+def rescue(
+    run: Run,
+    box: Annotated[str, typer.Argument(help="A box of the run that is running.")],
+    cloud: OnCloud = Cloud.LOCAL,
+    to: To = Path("results"),
+    as_json: Json = False,
+) -> None:
+    """Fetch a box's results over SSH, verified, when S3 can't be reached."""
+    from orchestrator.rescuing import rescue_box  # noqa: PLC0415
+
+    found = rescue_box(run, box, cloud.value, to)
+    typer.echo(found.model_dump_json(indent=1) if as_json else found.words())
+    found.raise_unless_complete()
+
+
 def main() -> None:
     """Entry point: errors become a message and their exit code."""
     try:

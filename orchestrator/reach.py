@@ -1,0 +1,49 @@
+"""The way to one box of a run over SSH, from the bucket, or from what this machine kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orchestrator import kept
+from orchestrator.aws.boxes import find_boxes
+from orchestrator.errors import ApiError, BucketError, RemoteError, RunDamaged, RunNotFound
+from orchestrator.opened import open_cloud, open_run
+from orchestrator.remote import Remote
+from orchestrator.run import read_ssh_secrets
+from orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from orchestrator.aws.session import Session
+    from orchestrator.run import RunRecord
+    from orchestrator.settings import CloudName
+
+
+def reach(run_id: str, box: str, cloud: CloudName) -> Remote:
+    """A box that runs, of a run whose bucket may be gone.
+
+    Raises:
+        RunNotFound: no bucket has the run, and this machine didn't begin it.
+        RemoteError: no such box is running.
+    """
+    try:
+        opened = open_run(run_id, cloud)
+        secrets = read_ssh_secrets(opened.bucket, run_id)
+        return remote_of(opened.session, opened.record, secrets.user_private, box)
+    except (ApiError, BucketError, RunDamaged, RunNotFound):
+        found = kept.recall(Settings().home, run_id)
+        if found is None:
+            raise
+    record, secrets = found
+    return remote_of(open_cloud(cloud, record.region), record, secrets.user_private, box)
+
+
+def remote_of(session: Session, record: RunRecord, private_key: str, box: str) -> Remote:
+    """Raises:
+    RemoteError: no such box is running.
+    """
+    alive = {b.box: b for b in find_boxes(session, record.run_id) if b.alive}
+    if box not in alive:
+        known = ", ".join(planned.name for planned in record.plan.boxes)
+        raise RemoteError(f"No box {box!r} is running in this run.", hint=f"Its boxes: {known}")
+    found = alive[box]
+    return Remote(found.ip or "", found.ssh_port, private_key, record.ssh_host_key)
