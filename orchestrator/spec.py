@@ -188,7 +188,7 @@ class RunbookSpec(Frozen):
     results_gb: Annotated[Number, Field(gt=0, le=10_000)] = Field(
         Decimal(5),
         description="Allowance in GB for results: a month in S3 and one pull over the internet "
-        "are part of the worst case.",
+        "are part of the worst case. Boxes share it equally and upload no more.",
     )
     ami_parameter: Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]{1,400}$")] = Field(
         AMI_PARAMETER, description="SSM public parameter that names the boxes' AMI."
