@@ -95,7 +95,7 @@ def box_policy(
 ) -> Document:
     """Read and write under `runs/<run>/`, list it, delete nothing; read exactly the secrets."""
     arn = f"arn:{session.partition}:s3:::{bucket}"
-    objects = ("PutObject", "GetObject", "AbortMultipartUpload", "ListMultipartUploadParts")
+    objects = ("PutObject", "GetObject", "AbortMultipartUpload")
     return _document(
         {
             "Sid": "OwnPrefix",

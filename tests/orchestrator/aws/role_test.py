@@ -44,7 +44,6 @@ def test_a_box_reads_and_writes_its_runs_prefix_only(session: Session, tags: Run
                 "s3:PutObject",
                 "s3:GetObject",
                 "s3:AbortMultipartUpload",
-                "s3:ListMultipartUploadParts",
             ],
             "Resource": f"{bucket}/runs/{RUN}/*",
         },

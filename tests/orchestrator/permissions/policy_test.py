@@ -175,7 +175,7 @@ def test_a_runbook_narrows_it_to_its_own_types_regions_and_secrets(tmp_path: Pat
 
 
 def test_every_operation_that_the_source_names_is_in_the_table() -> None:
-    known, seen, missing = _operations(), set[str](), set[str]()
+    known, seen, missing = operations(), set[str](), set[str]()
     for path in Path(aws.__path__[0]).glob("*.py"):
         calls = set(_names(path)) & known.keys()
         rows = TABLE.keys() | (ADMINISTRATORS if path.name == "reaper_setup.py" else set())
@@ -185,7 +185,7 @@ def test_every_operation_that_the_source_names_is_in_the_table() -> None:
     assert missing == set(), "a call needs a row in table.py, and maybe a word in the policy"
 
 
-def _operations() -> dict[str, set[tuple[str, str]]]:
+def operations() -> dict[str, set[tuple[str, str]]]:
     """Method names of boto3's clients, with the operations that they may be."""
     found: dict[str, set[tuple[str, str]]] = {}
     for service in sorted({service for service, _ in (*TABLE, *ADMINISTRATORS)}):
