@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from orchestrator import journey, opened
+from orchestrator.aws import sweep
 from orchestrator.aws.bucket import Bucket
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import leftovers
 from orchestrator.console import Progress, make_console
-from orchestrator.errors import RunNotFound
-from orchestrator.run import RunRecord
+from orchestrator.errors import RunDamaged, RunNotFound
+from orchestrator.run import EventKind, RunLog, RunRecord, read_record
 from orchestrator.runner import Runner
 
-from .runner_test import begun, clock, rules, runner, session
+from .runner_test import Clock, begun, clock, rules, runner, session
 
 __all__ = ["begun", "clock", "rules", "runner", "session"]
 
@@ -22,6 +25,7 @@ __all__ = ["begun", "clock", "rules", "runner", "session"]
 def one_account(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (journey, opened):
         monkeypatch.setattr(module, "open_cloud", lambda *_: session)
+    monkeypatch.setattr(sweep, "regions", lambda _: [session.region])
 
 
 @pytest.mark.parametrize("damaged", ["run.json", "events/000003.json"])
@@ -34,6 +38,89 @@ def test_a_run_with_a_damaged_record_or_log_is_ended_by_its_tags(
     bucket.put(f"runs/{record.run_id}/{damaged}", data)
     journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
     assert leftovers(session, record.run_id) == []
+
+
+def test_a_record_cut_at_any_byte_is_damaged_and_nothing_else(
+    begun: tuple[Bucket, RunRecord],
+) -> None:
+    bucket, record = begun
+    whole = bucket.get(f"runs/{record.run_id}/run.json") or b""
+    for length in range(len(whole)):
+        with pytest.raises(RunDamaged, match="gpurun down"):
+            read_record(_Holding(bucket, whole[:length]), record.run_id)
+    assert read_record(_Holding(bucket, whole), record.run_id) == record
+
+
+def test_a_log_entry_cut_at_any_byte_is_damaged_and_nothing_else(
+    begun: tuple[Bucket, RunRecord], clock: Clock
+) -> None:
+    bucket, record = begun
+    log = RunLog(bucket, record.run_id)
+    log.append(EventKind.LAUNCHED, clock.now(), box="l4", instance_id="i-1", reason="it – is")
+    whole = bucket.get(f"runs/{record.run_id}/events/000001.json") or b""
+    for length in range(len(whole)):
+        with pytest.raises(RunDamaged, match="gpurun down"):
+            RunLog(_Holding(bucket, whole[:length]), record.run_id).read()
+    assert RunLog(_Holding(bucket, whole), record.run_id).read() == log.read()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\0" * 64, b"\xff\xfe{}", b"null", b"1e999", b"{}" * 9, b"[" * 5000, b'{"seq": {}}'],
+)
+def test_garbage_in_place_of_a_record_or_an_entry_is_damage(
+    begun: tuple[Bucket, RunRecord], clock: Clock, garbage: bytes
+) -> None:
+    bucket, record = begun
+    RunLog(bucket, record.run_id).append(EventKind.BUILDING, clock.now())
+    held = _Holding(bucket, garbage)
+    with pytest.raises(RunDamaged):
+        read_record(held, record.run_id)
+    with pytest.raises(RunDamaged):
+        RunLog(held, record.run_id).read()
+
+
+def test_a_run_whose_bucket_is_gone_is_ended_by_its_tags(
+    runner: Runner, session: Session, begun: tuple[Bucket, RunRecord]
+) -> None:
+    bucket, record = begun
+    runner.launch_all()
+    _delete_whole(session, bucket)
+    journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
+    assert leftovers(session, record.run_id) == []
+
+
+def test_a_bucket_that_goes_while_a_run_is_taken_down_keeps_nothing_alive(
+    runner: Runner,
+    session: Session,
+    begun: tuple[Bucket, RunRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bucket, record = begun
+    runner.launch_all()
+    monkeypatch.setattr(Runner, "drain_boxes", lambda _: _delete_whole(session, bucket))
+    journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
+    assert leftovers(session, record.run_id) == []
+
+
+class _Holding(Bucket):
+    """A bucket each of whose objects holds these bytes."""
+
+    def __init__(self, like: Bucket, data: bytes) -> None:
+        super().__init__(**{f.name: getattr(like, f.name) for f in fields(like) if f.init})
+        object.__setattr__(self, "data", data)
+
+    def get(self, key: str) -> bytes | None:
+        data: bytes = self.__dict__["data"]
+        return data
+
+
+def _delete_whole(session: Session, bucket: Bucket) -> None:
+    s3 = session.client("s3")
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket.name):
+        for row in (*page.get("Versions", []), *page.get("DeleteMarkers", [])):
+            s3.delete_object(Bucket=bucket.name, Key=row["Key"], VersionId=row["VersionId"])
+    s3.delete_bucket(Bucket=bucket.name)
 
 
 def test_a_run_whose_record_is_gone_is_ended_by_its_tags_and_then_unknown(
