@@ -13,9 +13,12 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
-from orchestrator import plan, render, start
-from orchestrator.aws import boxes, bucket, refusals, schedules, stack
-from orchestrator.box import state, sync
+from orchestrator import books, plan, recovery, render, start, tending
+from orchestrator.aws import boxes, bucket, schedules, stack
+from orchestrator.box import commits, state
+from orchestrator.catalog import load_catalog
+from orchestrator.quote import worst_box_usd
+from tests.faults import life
 from tests.faults.fault import Kind
 from tests.faults.world import Enforcers
 
@@ -65,6 +68,11 @@ def _off_before_the_last_sync() -> Iterator[None]:
         yield
 
 
+def _terminate_and_believe(session: Any, run_id: str, now: Any) -> list[Any]:
+    stack.terminate(session, [box.instance_id for box in stack.find_boxes(session, run_id)])
+    return []
+
+
 @contextmanager
 def _schedules_first() -> Iterator[None]:
     real = stack._end_boxes
@@ -79,14 +87,18 @@ def _schedules_first() -> Iterator[None]:
 
 @contextmanager
 def _manifest_before_blobs() -> Iterator[None]:
-    real = sync.Syncer._commit
+    """The newest entry's blob is named before it is there."""
+    real = commits.Commits.commit
 
-    def commit(self: Any, entries: Any, *args: Any) -> Any:
-        """Names one blob that isn't there yet: it would be uploaded in the next round."""
-        fake = {name: {**entry, "sha256": "0" * 64} for name, entry in list(entries.items())[-1:]}
-        return real(self, {**entries, **fake}, *args)
+    def commit(self: Any, entries: Callable[[], Any], *args: Any, **more: Any) -> Any:
+        def early() -> Any:
+            known = entries()
+            fake = {name: {**entry, "sha256": "0" * 64} for name, entry in [*known.items()][-1:]}
+            return {**known, **fake}
 
-    with mock.patch.object(sync.Syncer, "_commit", commit):
+        return real(self, early, *args, **more)
+
+    with mock.patch.object(commits.Commits, "commit", commit):
         yield
 
 
@@ -104,8 +116,6 @@ def _log_overwrites() -> Iterator[None]:
 @contextmanager
 def _deadlines_from_now() -> Iterator[None]:
     """A resumed run gets its whole time again."""
-    from tests.faults import life  # noqa: PLC0415
-
     real = life.read_record
 
     def read(where: Any, run_id: str) -> Any:
@@ -114,6 +124,37 @@ def _deadlines_from_now() -> Iterator[None]:
         return record.model_copy(update={"plan": plan.replan_deadlines(record.plan, later)})
 
     with mock.patch.object(life, "read_record", read):
+        yield
+
+
+@contextmanager
+def _priced_at_first_choice() -> Iterator[None]:
+    def worst(box: Any, dearest: Any, storage: Any) -> Any:
+        first = load_catalog().price(box.instance, "us-east-1").usd_per_hour
+        return worst_box_usd(box, min(first, dearest), storage)
+
+    with mock.patch.object(plan, "worst_box_usd", worst):
+        life.the_plan.cache_clear()
+        try:
+            yield
+        finally:
+            life.the_plan.cache_clear()
+
+
+@contextmanager
+def _ended_when_quiet() -> Iterator[None]:
+    """A heartbeat that is missing is taken for the box's end."""
+    real = recovery.next_for
+
+    def next_for(facts: Any, now: Any, *, ending: bool = False) -> Any:
+        quiet = facts.heard_at is not None and now - facts.heard_at > timedelta(minutes=1)
+        if quiet and facts.lives and facts.left and not ending and now < facts.box.drain_at:
+            return recovery.Launch(facts.lives[-1].attempt + 1, "quiet")
+        return real(facts, now, ending=ending)
+
+    unasked = mock.patch.object(boxes, "_alive", lambda *_: [])
+    unpaid = mock.patch.object(books.Books, "reserve_again", lambda *_: None)
+    with mock.patch.object(tending, "next_for", next_for), unasked, unpaid:
         yield
 
 
@@ -126,9 +167,8 @@ BUGS = (
     ),
     Bug(
         "an accepted terminate counts as terminated",
-        lambda: mock.patch.multiple(
-            stack, wait_terminated=lambda *_: (), leftovers=lambda *_: []
-        ),
+        lambda: mock.patch.object(stack, "teardown", _terminate_and_believe),
+        enforcers=Enforcers(box=False),
     ),
     Bug("the last sync comes after the power-off", _off_before_the_last_sync),
     Bug("halt for poweroff", _halt, enforcers=Enforcers(controller=False, cloud=False)),
@@ -151,11 +191,15 @@ BUGS = (
     ),
     Bug(
         "the worst case is priced at the first choice of type",
-        lambda: mock.patch.object(plan, "worst_box_usd", _at_first_choice),
+        _priced_at_first_choice,
         kinds=(Kind.CAPACITY,),
     ),
     Bug("a manifest names blobs before they are there", _manifest_before_blobs),
-    Bug("the run log overwrites another writer's entry", _log_overwrites, kinds=(Kind.SECOND_UP, Kind.SECOND_DOWN)),
+    Bug(
+        "the run log overwrites another writer's entry",
+        _log_overwrites,
+        kinds=(Kind.SECOND_UP, Kind.SECOND_DOWN),
+    ),
     Bug(
         "a resumed run gets new deadlines",
         _deadlines_from_now,
@@ -164,16 +208,14 @@ BUGS = (
         enforcers=Enforcers(box=False),
     ),
     Bug(
-        "expired credentials count as gone",
-        lambda: mock.patch.object(refusals, "is_missing", lambda error: True),
-        kinds=(Kind.EXPIRED,),
+        "a box that isn't listed yet counts as gone",
+        lambda: mock.patch.object(recovery, "VISIBLE_AFTER", timedelta(0)),
+        kinds=(Kind.INVISIBLE,),
+        operations=("run_instances",),
+    ),
+    Bug(
+        "a box that is quiet is launched again, unasked and unpaid",
+        _ended_when_quiet,
+        kinds=(Kind.BOX_WEDGED,),
     ),
 )
-
-
-def _at_first_choice(box: Any, dearest: Any, storage: Any) -> Any:
-    from orchestrator.catalog import load_catalog  # noqa: PLC0415
-    from orchestrator.quote import worst_box_usd  # noqa: PLC0415
-
-    first = load_catalog().price(box.instance, "us-east-1").usd_per_hour
-    return worst_box_usd(box, min(first, dearest), storage)

@@ -49,6 +49,8 @@ class Kind(StrEnum):
     CLOCK_AHEAD = "clock-two-hours-ahead"
     CLOCK_BEHIND = "clock-two-hours-behind"
     DISK_FULL = "disk-full"
+    SPOT_TAKEN = "spot-taken"
+    """AWS gives its two minutes' notice, and takes the box."""
 
     SCHEDULES_OUT = "schedules-out"
     """The cloud's scheduler fires nothing from now on."""
@@ -57,8 +59,8 @@ class Kind(StrEnum):
 
 
 AT_CALLS = tuple(Kind)[:12]
-AT_BOXES = tuple(Kind)[12:20]
-AT_TIMES = tuple(Kind)[20:]
+AT_BOXES = tuple(Kind)[12:21]
+AT_TIMES = tuple(Kind)[21:]
 KILLS = (Kind.KILLED_BEFORE, Kind.KILLED_AFTER, Kind.GONE_BEFORE, Kind.GONE_AFTER)
 _TEXT = re.compile(
     r"(?P<kind>[a-z0-9-]+)@(?:t\+(?P<t>\d+)|(?:(?P<box>[a-z0-9-]+):)?(?P<op>[a-z0-9_]+)#(?P<n>\d+))"

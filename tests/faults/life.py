@@ -30,16 +30,17 @@ from orchestrator.errors import CapacityError, GpurunError, LaunchError, QuotaEr
 from orchestrator.payload import Payload, box_spec
 from orchestrator.plan import RESULTS, Plan, make_plan
 from orchestrator.remote import KeyPair, new_key_pair
-from orchestrator.run import RunRecord, read_record
+from orchestrator.run import EventKind, RunRecord, read_record
 from orchestrator.runbook import load_runbook
 from orchestrator.runner import Runner
 from tests.faults.clock import START
-from tests.faults.world import REGION, ControllerDied, World
+from tests.faults.world import ACCOUNT, REGION, ControllerDied, World
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
 
 RUNBOOK = Path(__file__).with_name("life.yaml")
+BUCKET = f"gpurun-{ACCOUNT}-{REGION}"
 POLL_S = 30.0
 RESUMED_AFTER_S = 60.0
 TRIES = 12
@@ -62,6 +63,8 @@ class Life:
     record: RunRecord | None = None
     settled_usd: Decimal | None = None
     settled_results_usd: Decimal = Decimal(0)
+    over: list[str] = field(default_factory=list)
+    """Lines of the ledger that cost more than was reserved for them."""
     forgotten: bool = False
     """EC2 no longer listed some box when it was settled, so that it was settled at its worst."""
     cap_usd: Decimal = Decimal(0)
@@ -146,15 +149,26 @@ def _afterwards(life: Life) -> None:
     life.errors += [f"swept, but left {item.kind} {item.id}" for item in swept.left]
     life.tagged = [item for run in _all_runs(life) for item in world.cloud.tagged(run)]
     for run in life.runs:
-        if world.cloud.objects(f"gpurun-123456789012-{REGION}").get(f"runs/{run}/run.json"):
+        if _has_record(world, run):
             bucket, record = _opened(session, run)
             runner = Runner(bucket.session, bucket, record, world.time)
             runner.finish()
             life.record, ledger = record, runner.books.ledger()
+            life.over += _over_reserved(runner)
             life.settled_usd = (life.settled_usd or Decimal(0)) + ledger.settled_usd
             life.settled_results_usd += ledger.settled.get(RESULTS, Decimal(0))
             names = [job.name for job in record.plan.jobs]
             life.pulled[run] = results.pull(bucket, run, life.folder, names)
+
+
+def _over_reserved(runner: Runner) -> list[str]:
+    events = runner.log.read()
+    reserved = {e.box: e.usd for e in events if e.kind is EventKind.RESERVED and e.usd}
+    return [
+        f"{e.box} cost ${e.usd}, reserved were ${reserved.get(e.box)}"
+        for e in events
+        if e.kind is EventKind.SETTLED and e.usd and e.usd > reserved.get(e.box, Decimal(0))
+    ]
 
 
 def _opened(session: Session, run: str) -> tuple[Bucket, RunRecord]:
@@ -163,8 +177,13 @@ def _opened(session: Session, run: str) -> tuple[Bucket, RunRecord]:
 
 
 def _on_record(life: Life) -> bool:
-    objects = life.world.cloud.objects(f"gpurun-123456789012-{REGION}")
-    return objects.get(f"runs/{life.runs[-1]}/run.json") is not None
+    return _has_record(life.world, life.runs[-1])
+
+
+def _has_record(world: World, run: str) -> bool:
+    if BUCKET not in world.cloud.buckets:
+        return False
+    return world.cloud.objects(BUCKET).get(f"runs/{run}/run.json") is not None
 
 
 def _all_runs(life: Life) -> list[str]:

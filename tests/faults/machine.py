@@ -78,6 +78,15 @@ class SimulatedBody(Body):
     def end_leftover(self, place: Place) -> bool:
         return False
 
+    def secrets(self, spec: BoxSpec) -> dict[str, str]:
+        return {}
+
+    def keep_stacks(self, place: Place, pid: int, now: float) -> None:
+        pass
+
+    def spot_notice(self) -> float | None:
+        return self._machine.taken_at
+
     def disk_free(self, root: Path) -> int:
         return 10**11
 
@@ -107,6 +116,7 @@ class Machine:
         self._end_with = _found(_END, user_data).strip("\"'")
         self.booted_at: float | None = None
         self.skew_s = 0.0
+        self.taken_at: float | None = None
         self.disk_full = self.wedged = self.off = False
         self.trainers: list[Trainer] = []
         self._told_off_at: float | None = None

@@ -19,7 +19,7 @@ AGREE = Decimal("0.01")
 # While S3 refuses, nothing can arrive; after that the agent's longest pause and one round.
 OUTAGE_S = MINUTE_S + 45.0
 FOR_EVER = 1e9
-HARMLESS = {Kind.TRAINER_KILLED, Kind.CLOCK_AHEAD, Kind.CLOCK_BEHIND}
+HARMLESS = {Kind.TRAINER_KILLED, Kind.CLOCK_BEHIND}
 
 
 def breaches(life: Life) -> list[str]:
@@ -32,6 +32,8 @@ def _money(life: Life) -> Iterator[str]:
     spent = sum((life.world.cloud.bill(run) for run in life.runs), Decimal(0))
     if spent > life.cap_usd:
         yield f"money: spent ${spent:.4f} of a cap of ${life.cap_usd}"
+    for line in life.over:
+        yield f"money: {line}"
 
 
 def _leak(life: Life) -> Iterator[str]:

@@ -23,8 +23,9 @@ from tests.faults.world import Enforcers, Seen, World
 START_S = START.timestamp()
 EVERY_S = 120
 """How far apart the moments lie at which something happens that no call marks."""
-_ONLY_LAUNCH = (Kind.CAPACITY,)
-_BY_TIME = (Kind.SCHEDULES_OUT, Kind.SCHEDULES_GONE)
+SPOT_BOX = "short"
+_READS = ("describe_", "get_", "list_", "head_")
+_AT_READS = (Kind.KILLED_BEFORE, Kind.GONE_BEFORE, Kind.THROTTLED, Kind.EXPIRED)
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,23 @@ def undisturbed() -> tuple[Seen, ...]:
 
 @cache
 def singles() -> tuple[Fault, ...]:
-    """Every fault at every distinct call, and at every moment."""
+    """Every fault at every distinct call, and at every moment, each situation once.
+
+    A call that only reads changes nothing: dying after it is dying before the next one, and losing
+    its answer is asking again, as after a refusal.
+    """
+    return tuple(fault for fault in everything() if _is_new(fault))
+
+
+@cache
+def everything() -> tuple[Fault, ...]:
+    """Every fault at every distinct call and moment, equal ones too: what samples draw from."""
     return tuple(dict.fromkeys([*_at_calls(), *_at_moments()]))
 
 
 def samples(count: int, seed: int) -> Iterator[tuple[Fault, ...]]:
     """Pairs and triples of single faults, the same ones for the same seed."""
-    chance, all_ = random.Random(seed), singles()  # noqa: S311
+    chance, all_ = random.Random(seed), everything()  # noqa: S311
     for _ in range(count):
         yield tuple(chance.sample(all_, chance.choice((2, 2, 3))))
 
@@ -103,12 +114,23 @@ def minimal(faults: tuple[Fault, ...], enforcers: Enforcers | None = None) -> Fo
     return found
 
 
+def _is_new(fault: Fault) -> bool:
+    reads = fault.operation.startswith(_READS)
+    return fault.actor != CONTROLLER or not reads or fault.kind in _AT_READS
+
+
 def _at_calls() -> Iterator[Fault]:
     for seen in _distinct(undisturbed()):
         kinds = AT_CALLS if seen.actor == CONTROLLER else AT_BOXES
         for kind in kinds:
-            if kind not in _ONLY_LAUNCH or seen.operation == "run_instances":
+            if _can_be(kind, seen):
                 yield Fault(kind, seen.actor, seen.operation, seen.nth)
+
+
+def _can_be(kind: Kind, seen: Seen) -> bool:
+    if kind is Kind.CAPACITY:
+        return seen.operation == "run_instances"
+    return kind is not Kind.SPOT_TAKEN or seen.actor == SPOT_BOX
 
 
 def _at_moments() -> Iterator[Fault]:

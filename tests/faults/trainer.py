@@ -59,6 +59,11 @@ class Trainer:
     def _out(self) -> Path:
         return self.place.work / "out"
 
+    @property
+    def progress(self) -> tuple[object, ...]:
+        """How far it is, in so far as that matters: begun, in its middle, told, over."""
+        return self.job, min(self._step, 4), self._told, self._code
+
     def exit_code(self) -> int | None:
         return self._code
 

@@ -14,7 +14,13 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from tests.faults.fault import CONTROLLER
 
-TRANSIENT = {"RequestLimitExceeded", "InternalError", "SlowDown", "ServiceUnavailable", "Throttling"}
+TRANSIENT = {
+    "RequestLimitExceeded",
+    "InternalError",
+    "SlowDown",
+    "ServiceUnavailable",
+    "Throttling",
+}
 BACK_OFF_S = 1.0
 
 
@@ -23,9 +29,7 @@ class Strike(Protocol):
 
     def before(self, actor: str, operation: str, nth: int, parameters: dict[str, Any]) -> None: ...
 
-    def after(
-        self, actor: str, operation: str, nth: int, parameters: dict[str, Any]
-    ) -> None: ...
+    def after(self, actor: str, operation: str, nth: int, parameters: dict[str, Any]) -> None: ...
 
 
 class Wire:

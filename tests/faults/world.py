@@ -10,7 +10,7 @@ import contextlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,22 @@ from tests.faults.trainer import Written
 from tests.faults.wire import Wire, lost, refusal
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
-SERVICES = ("ec2", "iam", "s3", "scheduler", "ssm", "sqs", "sts", "service-quotas", "secretsmanager")
+SERVICES = (
+    "ec2",
+    "iam",
+    "s3",
+    "scheduler",
+    "ssm",
+    "sqs",
+    "sts",
+    "service-quotas",
+    "secretsmanager",
+)
 CONTROLLER_ATTEMPTS, BOX_ATTEMPTS = 6, 4
 BOOT_S, SHUTDOWN_S, LINGER_S, PROPAGATION_S = 40.0, 30.0, 45.0, 9.0
 MINUTE_S, CAPACITY_S, LATE_S = 60.0, 1200.0, 30.0
 CLOCK_S = 7200.0
+NOTICE_S = 120.0
 ALIVE = ("pending", "running", "stopping", "stopped")
 
 
@@ -99,6 +110,7 @@ class World:
         self._timed = sorted((f for f in self.faults if f.at_s >= 0), key=lambda f: f.at_s)
         self._folder = tempfile.TemporaryDirectory(prefix="gpurun-life-", dir=_memory())
         self._ticks: dict[str, datetime] = {}
+        self._taken: dict[str, datetime] = {}
         self._busy = False
         self._no_room: dict[str, datetime] = {}
         self.second_up: Callable[[], None] = lambda: None
@@ -140,7 +152,7 @@ class World:
             self._busy = False
 
     def _next(self, until: datetime) -> datetime:
-        moments = [until, *self._ticks.values()]
+        moments = [until, *self._ticks.values(), *self._taken.values()]
         changing = self.cloud.next_change()
         if changing is not None:
             moments.append(max(changing, self.time.at + timedelta(seconds=1)))
@@ -152,6 +164,11 @@ class World:
         while self._timed and self._timed[0].at_s <= seconds(self.time.at):
             self._strike_anywhere(self._timed.pop(0))
         self.cloud.settle()
+        for instance_id, due in list(self._taken.items()):
+            if due <= self.time.at:
+                del self._taken[instance_id]
+                if self.cloud.instances[instance_id].state in ALIVE:
+                    self.cloud.take_spot(instance_id)
         for instance_id, due in list(self._ticks.items()):
             if due <= self.time.at:
                 self._tick(self.machines[instance_id])
@@ -240,9 +257,9 @@ class World:
         else:
             self._before_box(actor, operation, nth)
 
-    def after(
-        self, actor: str, operation: str, nth: int, parameters: dict[str, Any]
-    ) -> None:
+    def after(self, actor: str, operation: str, nth: int, parameters: dict[str, Any]) -> None:
+        if self.watch_calls:
+            self._mark_effective(actor, operation, nth)
         self._check_clean(actor, operation, parameters)
         fault = self._by_call.get((actor, operation, nth))
         if fault is None or fault in self.struck:
@@ -298,6 +315,14 @@ class World:
         if self.refusing.get(machine.instance_id, 0.0) > self.time.monotonic():
             raise refusal(operation, "ServiceUnavailable", 503)
 
+    def _mark_effective(self, actor: str, operation: str, nth: int) -> None:
+        """A call that had its effect is another situation than one that was refused."""
+        for at in range(len(self.calls) - 1, -1, -1):
+            seen = self.calls[at]
+            if (seen.actor, seen.operation, seen.nth) == (actor, operation, nth):
+                self.calls[at] = replace(seen, signature=(*seen.signature, True))
+                return
+
     def _check_clean(self, actor: str, operation: str, parameters: dict[str, Any]) -> None:
         """Whoever writes that a run is clean has looked, and nothing is there."""
         if actor != CONTROLLER or operation != "put_object" or "/events/" not in parameters["Key"]:
@@ -305,7 +330,9 @@ class World:
         if b'"kind":"clean"' in parameters["Body"]:
             run = parameters["Key"].split("/")[1]
             left = self.cloud.tagged(run)
-            self.broken += [f"leak: {run} was called clean while {item} was there" for item in left]
+            self.broken += [
+                f"leak: {run} was called clean while {item} was there" for item in left
+            ]
 
     def _strike_box(self, machine: Machine, kind: Kind) -> None:
         match kind:
@@ -321,6 +348,9 @@ class World:
                 machine.skew_s = CLOCK_S
             case Kind.CLOCK_BEHIND:
                 machine.skew_s = -CLOCK_S
+            case Kind.SPOT_TAKEN:
+                machine.taken_at = self.time.monotonic() + NOTICE_S
+                self._taken[machine.instance_id] = self.time.at + timedelta(seconds=NOTICE_S)
             case Kind.DISK_FULL:
                 machine.disk_full = True
 
@@ -340,11 +370,18 @@ class World:
     ) -> tuple[object, ...]:
         """The situation in which a call is made: what is asked, and how far all is by then."""
         states = tuple(sorted(i.state for i in self.cloud.instances.values()))
-        log = self._counts[CONTROLLER, "put_object"] if actor == CONTROLLER else 0
-        key = str(parameters.get("Key") or parameters.get("Prefix") or parameters.get("Name") or "")
-        shape = "".join("0" if char.isdigit() else char for char in key)[:60]
-        progress = self._counts[actor, "put_object"] if actor != CONTROLLER else 0
-        return (actor, operation, shape, states, log, min(progress, 40) if progress else 0)
+        key = str(
+            parameters.get("Key") or parameters.get("Prefix") or parameters.get("Name") or ""
+        )
+        shape = "".join("0" if char.isdigit() else char for char in key)
+        if "/blobs/" in shape:
+            shape = shape[: shape.index("/blobs/") + 7]
+        if actor == CONTROLLER:
+            return (actor, operation, shape, states, self._counts[CONTROLLER, "put_object"])
+        trainers = [
+            t.progress for m in self.machines.values() if m.name == actor for t in m.trainers
+        ]
+        return (actor, operation, shape, states, *trainers)
 
 
 def kills(faults: tuple[Fault, ...]) -> bool:

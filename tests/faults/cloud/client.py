@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from email.utils import formatdate
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,8 +133,15 @@ class Client:
             answer = act(**call.parameters)
         except Refused as refused:
             raise client_error(access.api_name(call.operation), refused) from None
-        answer["ResponseMetadata"] = {"HTTPStatusCode": 200}
+        date = _date(int(self._account.timeline.time().timestamp()))
+        answer["ResponseMetadata"] = {"HTTPStatusCode": 200, "HTTPHeaders": {"date": date}}
         return answer
+
+
+@lru_cache
+def _date(seconds: int) -> str:
+    """As HTTP says it."""
+    return formatdate(seconds, usegmt=True)
 
 
 class Paginator:

@@ -13,8 +13,9 @@ from botocore.exceptions import ConnectionClosedError
 
 from orchestrator.aws import dead_letters, schedules
 from orchestrator.aws.instances import find_boxes
+from orchestrator.aws.skew import check_clock
 from orchestrator.aws.stack import teardown
-from orchestrator.errors import ApiError
+from orchestrator.errors import ApiError, ClockWrong
 from tests.faults.cloud import Call, Instance, ModelCloud, ModelRules
 from tests.faults.cloud.building import TYPE, BuiltRun, build_run
 from tests.faults.cloud.kit import (
@@ -271,6 +272,12 @@ def test_new_things_that_show_late_are_waited_for(account: TestAccount, cloud: M
     assert [each.instance_id for each in find_boxes(account.session, RUN)] == [box.instance_id]
     assert teardown(account.session, RUN, account.now()) == []
     assert cloud.tagged(RUN) == []
+
+
+def test_answers_are_dated_by_the_clouds_clock(account: TestAccount) -> None:
+    check_clock(account.session, account.now)
+    with pytest.raises(ClockWrong, match="120 s ahead"):
+        check_clock(account.session, lambda: account.now() + timedelta(seconds=120))
 
 
 def test_what_has_ended_is_forgotten_after_an_hour(
