@@ -52,8 +52,8 @@ printf 'x:%s' "$HF_TOKEN" | base64 -w0; echo
 env >out/env.txt
 printf '{"step": 1, "max_steps": 1, "kind": "final", "note": "%s", "%s": 1}\n' \
   "$WANDB_API_KEY" "$NPM_TOKEN" >>"$GPURUN_METRICS"
-touch "out/$HF_TOKEN" out/told
-until [ -e go ]; do sleep 0.1; done
+touch "out/$HF_TOKEN" ../told
+until [ -e ../go ]; do sleep 0.1; done
 echo "bad token $NPM_TOKEN and $HF_TOKEN" >&2
 exit 3
 """
@@ -165,7 +165,7 @@ def test_no_secret_is_found_in_anything_that_a_run_leaves(desk: Desk) -> None:
     spoken = [said(desk, "plan", runbook), said(desk, "up", runbook, "--detach")]
     run_id = run_id_in(spoken[-1])
 
-    told = "/opt/gpurun/jobs/tells/work/out/told"
+    told = "/opt/gpurun/jobs/tells/told"
     wait = f"until [ -e {told} ]; do sleep 0.1; done"
     spoken.append(said(desk, "ssh", run_id, "l4", "--", wait))
     (box,) = desk.json("status", run_id)["boxes"]
@@ -182,7 +182,7 @@ def test_no_secret_is_found_in_anything_that_a_run_leaves(desk: Desk) -> None:
 
     denied = said(desk, "ssh", run_id, "l4", "--", READ_ANOTHER, code=1)
     assert "AccessDeniedException" in denied
-    spoken.append(said(desk, "ssh", run_id, "l4", "--", "touch /opt/gpurun/jobs/tells/work/go"))
+    spoken.append(said(desk, "ssh", run_id, "l4", "--", "touch /opt/gpurun/jobs/tells/go"))
     spoken.append(said(desk, "resume", run_id, code=11))
     spoken += [said(desk, word, run_id) for word in ("status", "logs", "report", "bill")]
     spoken.append(said(desk, "logs", run_id, "tells"))
