@@ -8,6 +8,7 @@ import time
 from collections import Counter
 
 from tests.faults import search
+from tests.faults.fault import Fault
 
 
 def main() -> int:
@@ -20,13 +21,13 @@ def main() -> int:
     options = parser.parse_args()
     if options.replay:
         return _replay(options.replay)
-    bad = _all("single faults", list(map(lambda f: (f,), search.singles())), options.workers)
+    bad = _all("single faults", [(fault,) for fault in search.singles()], options.workers)
     drawn = list(search.samples(options.samples, options.seed))
     bad += _all(f"pairs and triples, seed {options.seed}", drawn, options.workers)
     return 1 if bad else 0
 
 
-def _all(name: str, schedules: list[tuple[search.Fault, ...]], workers: int) -> int:
+def _all(name: str, schedules: list[tuple[Fault, ...]], workers: int) -> int:
     began, bad = time.monotonic(), 0
     kinds = Counter(fault.kind for schedule in schedules for fault in schedule)
     for faults, broken in search.search(schedules, workers):

@@ -15,9 +15,11 @@ from unittest import mock
 
 from orchestrator import books, plan, recovery, render, start, tending
 from orchestrator.aws import boxes, bucket, schedules, stack
+from orchestrator.aws.instances import find_boxes, terminate
 from orchestrator.box import commits, state
 from orchestrator.catalog import load_catalog
 from orchestrator.quote import worst_box_usd
+from orchestrator.run import read_record
 from tests.faults import life
 from tests.faults.fault import Kind
 from tests.faults.world import Enforcers
@@ -69,7 +71,7 @@ def _off_before_the_last_sync() -> Iterator[None]:
 
 
 def _terminate_and_believe(session: Any, run_id: str, now: Any) -> list[Any]:
-    stack.terminate(session, [box.instance_id for box in stack.find_boxes(session, run_id)])
+    terminate(session, [box.instance_id for box in find_boxes(session, run_id)])
     return []
 
 
@@ -116,7 +118,7 @@ def _log_overwrites() -> Iterator[None]:
 @contextmanager
 def _deadlines_from_now() -> Iterator[None]:
     """A resumed run gets its whole time again."""
-    real = life.read_record
+    real = read_record
 
     def read(where: Any, run_id: str) -> Any:
         record = real(where, run_id)
@@ -152,8 +154,8 @@ def _ended_when_quiet() -> Iterator[None]:
             return recovery.Launch(facts.lives[-1].attempt + 1, "quiet")
         return real(facts, now, ending=ending)
 
-    unasked = mock.patch.object(boxes, "_alive", lambda *_: [])
-    unpaid = mock.patch.object(books.Books, "reserve_again", lambda *_: None)
+    unasked: Any = mock.patch.object(boxes, "_alive", return_value=[])
+    unpaid: Any = mock.patch.object(books.Books, "reserve_again")
     with mock.patch.object(tending, "next_for", next_for), unasked, unpaid:
         yield
 
@@ -186,7 +188,7 @@ BUGS = (
     ),
     Bug(
         "no kill schedule is made",
-        lambda: mock.patch.object(schedules, "ensure_kill", lambda *_: None),
+        lambda: mock.patch.object(schedules, "ensure_kill"),
         enforcers=Enforcers(controller=False, box=False),
     ),
     Bug(

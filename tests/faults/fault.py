@@ -14,7 +14,7 @@ CONTROLLER = "controller"
 
 
 class Kind(StrEnum):
-    """What goes wrong. The first group strikes at a call, the second at a box, the last anywhere."""
+    """What goes wrong: first what strikes at a call, then at a box, then at any moment."""
 
     KILLED_BEFORE = "killed-before"
     """The controller dies before the call has an effect; a person resumes a minute later."""
@@ -61,7 +61,6 @@ class Kind(StrEnum):
 AT_CALLS = tuple(Kind)[:12]
 AT_BOXES = tuple(Kind)[12:21]
 AT_TIMES = tuple(Kind)[21:]
-KILLS = (Kind.KILLED_BEFORE, Kind.KILLED_AFTER, Kind.GONE_BEFORE, Kind.GONE_AFTER)
 _TEXT = re.compile(
     r"(?P<kind>[a-z0-9-]+)@(?:t\+(?P<t>\d+)|(?:(?P<box>[a-z0-9-]+):)?(?P<op>[a-z0-9_]+)#(?P<n>\d+))"
 )
@@ -69,7 +68,7 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True, order=True)
 class Fault:
-    """One thing that goes wrong once. `at_s` is in seconds after the start, for those at a time."""
+    """One thing that goes wrong once. `at_s`: seconds after the start, for those at a time."""
 
     kind: Kind
     actor: str = CONTROLLER

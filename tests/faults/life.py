@@ -7,6 +7,7 @@ machine that knows nothing but the run's id.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -24,7 +25,7 @@ from unittest import mock
 from orchestrator import results, start
 from orchestrator.aws import sweep
 from orchestrator.aws.bucket import Bucket, find_run_bucket
-from orchestrator.box import sync
+from orchestrator.box import agent, memory, streams
 from orchestrator.catalog import load_catalog
 from orchestrator.errors import CapacityError, GpurunError, LaunchError, QuotaError
 from orchestrator.payload import Payload, box_spec
@@ -34,7 +35,8 @@ from orchestrator.run import EventKind, RunRecord, read_record
 from orchestrator.runbook import load_runbook
 from orchestrator.runner import Runner
 from tests.faults.clock import START
-from tests.faults.world import ACCOUNT, REGION, ControllerDied, World
+from tests.faults.strikes import ControllerDied
+from tests.faults.world import ACCOUNT, REGION, World
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
@@ -79,10 +81,10 @@ def the_plan() -> Plan:
 
 def live(world: World) -> Life:
     """Live it to its end."""
-    life = Life(world, cap_usd=the_plan().cap_usd, folder=Path(world._folder.name) / "pulled")
-    world.second_up = lambda: _elsewhere(life, down=False)
-    world.second_down = lambda: _elsewhere(life, down=True)
-    with _simulated(Path(world._folder.name)):
+    life = Life(world, cap_usd=the_plan().cap_usd, folder=world.folder / "pulled")
+    world.strikes.second_up = lambda: _elsewhere(life, down=False)
+    world.strikes.second_down = lambda: _elsewhere(life, down=True)
+    with _simulated(world):
         _controller(life)
         _wait_until(world, _deadline(life) + GRACE)
         life.billable = [item for run in _all_runs(life) for item in world.cloud.billable(run)]
@@ -105,7 +107,7 @@ def _controller(life: Life) -> None:
         except GpurunError as error:
             life.errors.append(repr(error))
         life.world.time.sleep(RESUMED_AFTER_S)
-        life.world.renewed = True
+        life.world.strikes.renewed = True
 
 
 def _command(life: Life) -> None:
@@ -114,7 +116,7 @@ def _command(life: Life) -> None:
         plan = the_plan()
         name = f"life-261201-200000-aaa{'abcdefghijklmnop'[len(life.runs)]}"
         life.runs.append(name)
-        with mock.patch("orchestrator.run.new_run_id", lambda *_: name):
+        with mock.patch("orchestrator.run.new_run_id", return_value=name):
             bucket, record = start.start_run(session, plan, world.time, boxes_are_processes=False)
     else:
         bucket, record = _opened(session, life.runs[-1])
@@ -140,10 +142,9 @@ def _elsewhere(life: Life, *, down: bool) -> None:
 
 
 def _afterwards(life: Life) -> None:
-    """Somebody sweeps, settles with `down`, and pulls, on a machine that has never seen the run."""
+    """Somebody sweeps, settles with `down`, and pulls, on a machine that never saw the run."""
     world = life.world
-    world.renewed, world.faults, world._by_call = True, (), {}
-    world.rules.invisible_s = 0.0
+    world.strikes.no_more()
     session = world.session()
     swept = sweep.sweep(session, world.time.now(), [REGION])
     life.errors += [f"swept, but left {item.kind} {item.id}" for item in swept.left]
@@ -199,16 +200,24 @@ def _wait_until(world: World, at: datetime) -> None:
 
 
 @contextmanager
-def _simulated(folder: Path) -> Iterator[None]:
+def _simulated(world: World) -> Iterator[None]:
     """What isn't the subject and costs time or asks the internet: packing, keys, own address."""
     with (
-        mock.patch.object(start, "build_payload", partial(_payload, folder)),
-        mock.patch.object(start, "new_key_pair", lambda _: _one_key_pair()),
-        mock.patch.object(start, "caller_cidr", lambda _: "203.0.113.7/32"),
-        mock.patch.object(sync, "STREAMS", 1),
+        mock.patch.object(start, "build_payload", partial(_payload, world.folder)),
+        mock.patch.object(start, "new_key_pair", return_value=_one_key_pair()),
+        mock.patch.object(start, "caller_cidr", return_value="203.0.113.7/32"),
+        mock.patch.object(streams, "STREAMS", 1),
         mock.patch.object(results, "THREADS", 1),
+        mock.patch.object(agent, "remember", partial(_remember, world)),
     ):
         yield
+
+
+def _remember(world: World, job: Any, folder: Path) -> None:
+    """A box whose disk is full can't write down where it is."""
+    if any(m.disk_full for m in world.machines.values() if folder.is_relative_to(m.folder)):
+        raise OSError(errno.ENOSPC, "no space left on the device")
+    memory.remember(job, folder)
 
 
 def _payload(folder: Path, plan: Plan, run_id: str, bucket: str, **_: Any) -> Payload:

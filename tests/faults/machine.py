@@ -95,7 +95,7 @@ class SimulatedBody(Body):
 
 
 class Machine:
-    """One instance's box. `true` is the world's time in epoch seconds, `skew_s` its clock's error."""
+    """One instance's box. `true`: the world's time, epoch seconds; `skew_s`: its clock's error."""
 
     def __init__(
         self,
@@ -176,9 +176,9 @@ class Machine:
     def _watch(self) -> None:
         """The two watchers of user data: an absolute time, and so long after boot."""
         lived = self._true() - (self.booted_at or 0.0)
-        if self.wall() >= self._end_at or lived >= self._limit_s:
-            self.power_off(self._end_with)
-        elif self._told_off_at and self._true() - self._told_off_at >= HARD_AFTER_S:
+        over = self.wall() >= self._end_at or lived >= self._limit_s
+        told = self._told_off_at
+        if over or (told is not None and self._true() - told >= HARD_AFTER_S):
             self.power_off(self._end_with)
 
     def _start_agent(self) -> bool:

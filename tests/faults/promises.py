@@ -11,8 +11,8 @@ from tests.faults.clock import START
 from tests.faults.fault import Kind
 from tests.faults.life import Life, the_plan
 from tests.faults.machine import Machine
+from tests.faults.strikes import MINUTE_S
 from tests.faults.trainer import Written
-from tests.faults.world import MINUTE_S
 
 AGREE = Decimal("0.01")
 """Our books and the cloud's meter may differ by so much of the metered amount."""
@@ -94,7 +94,8 @@ def _job(life: Life, machine: Machine, job: str) -> Iterator[str]:
             continue
         got = _pulled(life, job, name)
         if got is None:
-            yield f"results: {job}/{name}, {died_at - newest.at:.0f} s old at death, was not pulled"
+            age_s = died_at - newest.at
+            yield f"results: {job}/{name}, {age_s:.0f} s old at death, was not pulled"
         elif not _is_that_or_later(got, newest, mine):
             yield f"results: {job}/{name} was pulled in a state older than the loss bound"
     yield from _invented(life, job, mine)
@@ -135,7 +136,7 @@ def _pulled(life: Life, job: str, name: str) -> bytes | None:
 
 def _bound_s(life: Life, machine: Machine) -> float:
     """The loss bound, longer by what nobody can help: S3 that refused this box."""
-    kinds = {fault.kind for fault in life.world.struck if fault.actor == machine.name}
+    kinds = {fault.kind for fault in life.world.strikes.struck if fault.actor == machine.name}
     if Kind.S3_EVER in kinds:
         return FOR_EVER
     _, reason = life.world.deaths[machine.instance_id]

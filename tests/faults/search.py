@@ -18,7 +18,8 @@ from tests.faults.clock import START, seconds
 from tests.faults.fault import AT_BOXES, AT_CALLS, AT_TIMES, CONTROLLER, Fault, Kind, parse
 from tests.faults.life import Life, live, the_plan
 from tests.faults.promises import breaches
-from tests.faults.world import Enforcers, Seen, World
+from tests.faults.strikes import Seen, Strikes
+from tests.faults.world import Enforcers, World
 
 START_S = START.timestamp()
 EVERY_S = 120
@@ -58,12 +59,12 @@ def replay(schedule: str) -> tuple[list[str], Life]:
 def undisturbed() -> tuple[Seen, ...]:
     """The calls of a life in which nothing goes wrong."""
     _quiet()
-    world = World(watch_calls=True)
+    world = World(Strikes(watch_calls=True))
     try:
         found = breaches(live(world))
         if found:
             raise AssertionError(f"the undisturbed life breaks a promise: {found}")
-        return tuple(world.calls)
+        return tuple(world.strikes.calls)
     finally:
         world.close()
 
@@ -86,7 +87,7 @@ def everything() -> tuple[Fault, ...]:
 
 def samples(count: int, seed: int) -> Iterator[tuple[Fault, ...]]:
     """Pairs and triples of single faults, the same ones for the same seed."""
-    chance, all_ = random.Random(seed), everything()  # noqa: S311
+    chance, all_ = random.Random(seed), everything()
     for _ in range(count):
         yield tuple(chance.sample(all_, chance.choice((2, 2, 3))))
 
@@ -157,7 +158,7 @@ def _judge(
 
 def _lived(faults: Sequence[Fault], enforcers: Enforcers | None) -> tuple[list[str], Life]:
     _quiet()
-    world = World(faults=tuple(faults), enforcers=enforcers or Enforcers())
+    world = World(Strikes(tuple(faults)), enforcers or Enforcers())
     try:
         life = live(world)
         return breaches(life), life

@@ -1,4 +1,4 @@
-"""The search has teeth: without two enforcers it finds a broken promise, without one it doesn't."""
+"""The search has teeth: without two enforcers it finds a broken promise, without one none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def without(*names: str) -> Enforcers:
 
 
 def some(count: int) -> list[tuple[Fault, ...]]:
-    chance = random.Random(7)  # noqa: S311
+    chance = random.Random(7)
     return [(fault,) for fault in chance.sample(search.singles(), count)]
 
 

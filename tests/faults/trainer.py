@@ -1,7 +1,7 @@
-"""A training process without a process: it writes what a trainer writes, as simulated time passes.
+"""A training process without a process: it writes what a trainer writes, as time passes.
 
-`sim STEPS`: a step each 20 s; a metrics line and a log line per step; a checkpoint each third step,
-its marker last; at the end `out/model` and a final metrics line. It goes on from the newest
+`sim STEPS`: a step each 20 s; a metrics line and a log line per step; a checkpoint each third
+step, its marker last; at the end `out/model` and a final metrics line. It goes on from the newest
 checkpoint in its folder, and answers SIGTERM with a checkpoint.
 """
 

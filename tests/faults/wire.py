@@ -12,8 +12,6 @@ from typing import Any, Protocol
 
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.faults.fault import CONTROLLER
-
 TRANSIENT = {
     "RequestLimitExceeded",
     "InternalError",
@@ -25,7 +23,9 @@ BACK_OFF_S = 1.0
 
 
 class Strike(Protocol):
-    """What a call may meet; both may raise."""
+    """What a call may meet; `before` and `after` may raise. `count` numbers an actor's calls."""
+
+    def count(self, actor: str, operation: str) -> int: ...
 
     def before(self, actor: str, operation: str, nth: int, parameters: dict[str, Any]) -> None: ...
 
@@ -33,7 +33,7 @@ class Strike(Protocol):
 
 
 class Wire:
-    """A client of one service for one actor; `count` numbers the actor's calls by operation."""
+    """A client of one service for one actor."""
 
     def __init__(
         self,
@@ -42,11 +42,10 @@ class Wire:
         actor: str,
         attempts: int,
         strike: Strike,
-        count: Callable[[str, str], int],
         wait: Callable[[float], None],
     ) -> None:
         self._client, self._service, self._actor = client, service, actor
-        self._attempts, self._strike, self._count, self._wait = attempts, strike, count, wait
+        self._attempts, self._strike, self._wait = attempts, strike, wait
 
     def __getattr__(self, operation: str) -> Any:
         if operation in ("can_paginate", "meta", "exceptions", "get_waiter"):
@@ -64,7 +63,7 @@ class Wire:
         return self._call(operation, lambda: list(real.paginate(**parameters)), parameters)  # type: ignore[no-any-return]
 
     def _call(self, operation: str, real: Callable[[], Any], parameters: dict[str, Any]) -> Any:
-        nth = self._count(self._actor, operation)
+        nth = self._strike.count(self._actor, operation)
         for attempt in range(1, self._attempts + 1):
             try:
                 self._strike.before(self._actor, operation, nth, parameters)
@@ -106,7 +105,3 @@ def refusal(operation: str, code: str, status: int = 400) -> ClientError:
 
 def lost(operation: str) -> ConnectionClosedError:
     return ConnectionClosedError(endpoint_url=f"https://aws.invalid/{operation}")
-
-
-def is_controller(actor: str) -> bool:
-    return actor == CONTROLLER
