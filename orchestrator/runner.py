@@ -31,6 +31,7 @@ from orchestrator.progress import BoxView, Snapshot, snapshot
 from orchestrator.purse import Purse, budget_of
 from orchestrator.recovery import Launch
 from orchestrator.run import EventKind, RunLog, RunRecord
+from orchestrator.silence import Silence
 from orchestrator.tending import Tender
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Runner:
             on_step=on_step,
         )
         self.tender = Tender(self.session, self.launcher, on_step)
+        self.silence = Silence(self.record.plan.loss_bound_s)
 
     def launch_all(self) -> None:
         """Reserve, build and launch what isn't yet; every box is armed when this returns.
@@ -234,7 +236,10 @@ class Runner:
         records = self.instances()
         over = self.tender.tend(records)
         self._note_failed_switches()
-        self.on_progress(self.look())
+        seen = self.look()
+        self.on_progress(seen)
+        for line in self.silence.lines(seen):
+            self.on_step(line)
         if self.clock.now() <= self.record.expires_at + _OVERDUE:
             return over
         alive = [box.instance_id for box in records if box.alive]
