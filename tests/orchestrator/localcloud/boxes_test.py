@@ -87,9 +87,9 @@ if os.fork() == 0:
 
 def test_a_box_terminated_while_it_is_being_started_is_gone_too(cloud: LocalCloud) -> None:
     ec2, boxes = cloud.client("ec2"), []
-    for tenths in range(10):
+    for after_ms in range(0, 500, 25):
         boxes.append(cloud.launch("sleep 1000"))
-        asyncio.run(asyncio.sleep(tenths / 20))
+        asyncio.run(asyncio.sleep(after_ms / 1000))
         ec2.terminate_instances(InstanceIds=[boxes[-1]])
     for box in boxes:
         cloud.wait(box, "terminated")
