@@ -44,6 +44,7 @@ from orchestrator.box.state import (
 
 POLL_S = 5.0
 SPOT_POLL_S = 5.0
+DRAIN_RETRY_S = 5.0
 TRIES = 3
 OFF_TRIES = 3
 # What a frozen job gets for its stacks to be written down, and then to heed SIGTERM.
@@ -257,13 +258,19 @@ def _quick_due(state: State, job: Job, now: float) -> bool:
 
 
 def _sync_due(state: State, job: Job, now: float) -> bool:
-    if job.ended or not job.attempt or now < job.sync_after:
+    if job.ended or not job.attempt or _sync_waits(state, job, now):
         return False
     if not state.may_tell(job):
         return False
     if job.outcome or job.checkpoints - job.synced_checkpoints:
         return True
     return now - job.sync_began_at >= state.spec.loss_bound_s / 2
+
+
+def _sync_waits(state: State, job: Job, now: float) -> bool:
+    """After a failure, but never for long in a drain: what isn't in by its end is lost."""
+    draining = now >= state.deadlines.drain_at
+    return now < job.sync_after and not (draining and now - job.sync_began_at >= DRAIN_RETRY_S)
 
 
 def _listen(state: State, phase: str, now: float) -> Iterator[Action]:

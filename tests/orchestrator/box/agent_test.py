@@ -171,6 +171,25 @@ def test_an_s3_that_is_away_for_a_while_costs_nothing_but_time(rig: Rig) -> None
     assert rig.status("train")["state"] == "done"
 
 
+def test_an_s3_that_comes_back_in_the_last_seconds_of_the_drain_still_gets_everything(
+    rig: Rig,
+) -> None:
+    rig.trainer("train", steps=9999)
+    now = time.time()
+    rig.spec |= {"drain_at": now + 6, "poweroff_at": now + 40}
+    agent = rig.start()
+    until(lambda: rig.status("train").get("step"))
+    rig.cloud.unplug()
+    until(lambda: time.time() >= now + 27)
+    rig.cloud.plug_in()
+    assert agent.wait(30) == 0
+    assert float(rig.off.read_text()) <= now + 40
+    status = rig.status("train")
+    state = rig.file("train", f"out/checkpoint-{status['step']}/trainer_state.json")
+    assert json.loads(state)["step"] == status["step"]
+    assert rig.json("jobs/train/COMPLETE")["state"] == "cut"
+
+
 def test_a_second_agent_goes_on_where_a_killed_one_stopped(rig: Rig) -> None:
     rig.trainer("train", steps=60)
     first = rig.start()

@@ -134,6 +134,17 @@ def test_a_sync_that_failed_waits_and_a_second_one_never_starts_beside_the_first
     assert [backoff_s(n) for n in (1, 2, 3, 9)] == [1, 2, 4, 30]
 
 
+def test_in_a_drain_a_sync_is_tried_again_every_five_seconds() -> None:
+    state = box({"name": "a"})
+    job = running(state)
+    job.alive, job.outcome, job.state = False, "cut", "syncing"
+    job.sync_began_at, job.sync_after, state.reported_at = DRAIN, DRAIN + 30, DRAIN
+    assert actions(state, DRAIN + 4) == []
+    assert actions(state, DRAIN + 5) == [Sync("a", final=True)]
+    job.sync_began_at, job.sync_after = DRAIN - 20, DRAIN + 10
+    assert Sync("a", final=True) not in actions(state, DRAIN - 1)
+
+
 def test_a_finished_job_is_flushed_before_a_running_one_is_synced() -> None:
     state = box({"name": "a"}, {"name": "b"})
     running(state, "b").sync_began_at = 0
