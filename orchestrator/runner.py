@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from orchestrator import alarms, run
 from orchestrator.aws import boxes as ec2
 from orchestrator.aws import stack
+from orchestrator.aws.skew import check_clock
 from orchestrator.aws.tags import RunTags
 from orchestrator.books import Books
 from orchestrator.catalog import Catalog, load_catalog
@@ -117,8 +118,10 @@ class Runner:
         """From wherever the run stands to the end.
 
         Raises:
+            ClockWrong: by this machine's clock nothing can be told of the run's deadlines.
             TeardownError: something with the run's tag is left; the message lists it.
         """
+        check_clock(self.session, self.clock.now)
         self.launch_all()
         if not self._tearing_down():
             self._watch()
@@ -242,6 +245,7 @@ class Runner:
             self.on_step(line)
         if self.clock.now() <= self.record.expires_at + _OVERDUE:
             return over
-        alive = [box.instance_id for box in records if box.alive]
-        ec2.terminate(self.session, alive)
+        check_clock(self.session, self.clock.now)  # before a box is ended by it
+        alive = [box for box in records if box.alive]
+        stack.end_boxes(self.session, self.record.run_id, alive)
         return not alive
