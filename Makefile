@@ -10,6 +10,9 @@ CAP ?=
 RUN ?=
 YES ?=
 JOBS ?= 2
+SAMPLES ?= 5000
+SEED ?= 0
+REPLAY ?=
 
 BIN := .venv/bin
 GPURUN := $(BIN)/gpurun
@@ -59,7 +62,7 @@ cloud-stop: setup ## Stop the local cloud and its boxes
 	$(GPURUN) cloud stop
 
 ##@ Develop
-.PHONY: fmt lint types imports shell check test quick test-train bench readme lock clean
+.PHONY: fmt lint types imports shell check test quick test-train faults bench readme lock clean
 fmt: setup ## Format and sort
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --quiet $(CODE) || true
@@ -88,6 +91,9 @@ quick: setup ## The tests that start no box and train nothing
 
 test-train: train-setup ## Only the tests that need torch and TRL
 	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
+
+faults: setup ## The search over faults: all single ones, then SAMPLES pairs and triples; REPLAY="…" lives through one
+	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED))
 
 bench: setup train-setup ## Measurements: how fast the command answers, how much the model learns
 	$(BIN)/python -m benchmarks

@@ -28,8 +28,10 @@ from orchestrator.aws.bucket import Bucket, find_run_bucket
 from orchestrator.box import agent, memory, streams
 from orchestrator.catalog import load_catalog
 from orchestrator.errors import CapacityError, GpurunError, LaunchError, QuotaError
+from orchestrator.lives import UNLISTED
 from orchestrator.payload import Payload, box_spec
 from orchestrator.plan import RESULTS, Plan, make_plan
+from orchestrator.purse import NEVER_SHOWN
 from orchestrator.remote import KeyPair, new_key_pair
 from orchestrator.run import EventKind, RunRecord, read_record
 from orchestrator.runbook import load_runbook
@@ -68,7 +70,7 @@ class Life:
     over: list[str] = field(default_factory=list)
     """Lines of the ledger that cost more than was reserved for them."""
     forgotten: bool = False
-    """EC2 no longer listed some box when it was settled, so that it was settled at its worst."""
+    """EC2 didn't show some box when it was settled, so that it was settled at its worst."""
     cap_usd: Decimal = Decimal(0)
 
 
@@ -156,6 +158,8 @@ def _afterwards(life: Life) -> None:
             runner.finish()
             life.record, ledger = record, runner.books.ledger()
             life.over += _over_reserved(runner)
+            said = {event.reason for event in runner.log.read()}
+            life.forgotten = life.forgotten or bool(said & {NEVER_SHOWN, UNLISTED})
             life.settled_usd = (life.settled_usd or Decimal(0)) + ledger.settled_usd
             life.settled_results_usd += ledger.settled.get(RESULTS, Decimal(0))
             names = [job.name for job in record.plan.jobs]
