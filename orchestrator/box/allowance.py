@@ -37,7 +37,9 @@ class Allowance:
         self._bytes, self._objects = upload_bytes, upload_objects
         self._jobs, self._recalled = jobs, False
         self._used_bytes = self._used_objects = 0
-        self._lock, self._recalling = threading.Lock(), threading.Lock()
+        self._turn, self._recalling = threading.Condition(), threading.Lock()
+        self._asking: dict[int, int] = {}
+        self._asked = 0
 
     @property
     def limited(self) -> bool:
@@ -54,22 +56,41 @@ class Allowance:
                         self.spend(size, store.requests_for(size))
             self._recalled = True
 
-    def take(self, size: int, objects: int, upto: int = REST) -> bool:
-        """Count it if there is room for all of it."""
-        with self._lock:
+    def ask(self, size: int) -> int:
+        """Queue for at most so many bytes: what asked earlier comes first, should it get tight."""
+        with self._turn:
+            self._asked += 1
+            self._asking[self._asked] = size
+            return self._asked
+
+    def leave(self, ticket: int) -> None:
+        """Whatever became of it, nobody has to wait for it any more."""
+        with self._turn:
+            self._asking.pop(ticket, None)
+            self._turn.notify_all()
+
+    def take(self, size: int, objects: int, upto: int = REST, ticket: int = 0) -> bool:
+        """Count it if there is room for it all. Waits while that is up to who asked before."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._is_clear(size, upto, ticket))
+            self._asking.pop(ticket, None)
+            self._turn.notify_all()
             fits = self._fits(self._used_bytes + size, self._bytes, upto) and self._fits(
                 self._used_objects + objects, self._objects, upto
             )
             if fits:
-                self._used_bytes, self._used_objects = (
-                    self._used_bytes + size,
-                    self._used_objects + objects,
-                )
+                self._used_bytes += size
+                self._used_objects += objects
             return fits
+
+    def _is_clear(self, size: int, upto: int, ticket: int) -> bool:
+        before = sum(asked for other, asked in self._asking.items() if other < ticket)
+        used = self._used_bytes + size
+        return before == 0 or self._fits(used + before, self._bytes, upto)
 
     def spend(self, size: int, objects: int) -> None:
         """Count it, room or no room."""
-        with self._lock:
+        with self._turn:
             self._used_bytes += size
             self._used_objects += objects
 

@@ -57,7 +57,7 @@ class Blobs:
         """Hash and size of what the bucket has now. Raises StoreDown."""
         return {key.rpartition("/")[2]: size for key, size in self.store.keys(self.under)}
 
-    def bring(self, unit: Unit, *, own: bool, stop: Stop) -> dict[str, Entry]:
+    def bring(self, unit: Unit, *, own: bool, stop: Stop, ticket: int = 0) -> dict[str, Entry]:
         """The unit's entries, once all of its bytes are in the bucket.
 
         Raises Changed, Paused, Refused, Withheld, StoreDown, OSError.
@@ -67,7 +67,7 @@ class Blobs:
             raise Refused(named(unit))
         hashed = [(found, self._hash(found)) for found in unit.files]
         missing = {sha256: found for found, sha256 in hashed if not self._has(sha256, found.size)}
-        counted = self._count(unit, list(missing.values()), OWN if own else REST)
+        counted = self._count(unit, list(missing.values()), OWN if own else REST, ticket)
         try:
             for sha256, found in missing.items():
                 if not own and stop():
@@ -109,10 +109,10 @@ class Blobs:
         hashes = [self._hashes[name][1] for name in names if name in self._hashes]
         self.store.forget(self.under, {self.under + sha256 for sha256 in hashes})
 
-    def _count(self, unit: Unit, files: list[Found], upto: int) -> list[Found]:
+    def _count(self, unit: Unit, files: list[Found], upto: int, ticket: int) -> list[Found]:
         size = sum(found.size for found in files)
         requests = sum(self.store.requests_for(found.size) for found in files)
-        if not self.allowance.take(size, requests, upto):
+        if not self.allowance.take(size, requests, upto, ticket):
             raise Refused(named(unit))
         return files
 

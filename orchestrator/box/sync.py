@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -171,11 +171,11 @@ class Syncer:
         todo = iter(units)
 
         def work() -> None:
-            for unit in todo:
-                if tally.failure or round_.is_over():
-                    tally.waits = True
-                    return
-                self._bring(unit, round_, tally)
+            while taken := self._next(todo):
+                try:
+                    self._bring(*taken, round_, tally)
+                finally:
+                    self.allowance.leave(taken[1])
                 if STREAMS == 1:
                     self._commit_meanwhile(round_, tally)
 
@@ -191,12 +191,23 @@ class Syncer:
             if future.done() and not future.cancelled():
                 future.result()
 
-    def _bring(self, unit: Unit, round_: Round, tally: _Tally) -> None:
+    def _next(self, todo: Iterator[Unit]) -> tuple[Unit, int] | None:
+        """A unit and its place in the queue for the allowance, whoever then hashes faster."""
+        with self._lock:
+            unit = next(todo, None)
+            if unit is None:
+                return None
+            return unit, self.allowance.ask(sum(found.size for found in unit.files))
+
+    def _bring(self, unit: Unit, ticket: int, round_: Round, tally: _Tally) -> None:
+        if tally.failure or round_.is_over():
+            tally.waits = True
+            return
         try:
             if is_own(unit):
                 self._bring_own(unit, round_)
             else:
-                self._take(unit, self._unit(unit, round_))
+                self._take(unit, self._unit(unit, round_, ticket))
         except (Changed, Paused, FileNotFoundError):
             tally.waits = True
         except Refused as error:
@@ -227,14 +238,14 @@ class Syncer:
             self._withheld[named(unit)] = why
             self._entries = {name: it for name, it in self._entries.items() if name not in names}
 
-    def _unit(self, unit: Unit, round_: Round) -> dict[str, Entry]:
+    def _unit(self, unit: Unit, round_: Round, ticket: int = 0) -> dict[str, Entry]:
         files = unit.files
         if not (unit.marked or round_.final):
             rest = round_.now, round_.quiet_s
             files = tuple(self._blobs.at_rest(found, unit, *rest) for found in files)
         files = tuple(self._blobs.fit_to_leave(found, ends=round_.final) for found in files)
         fit = replace(unit, files=files)
-        listed = self._blobs.bring(fit, own=is_own(unit), stop=round_.is_over)
+        listed = self._blobs.bring(fit, own=is_own(unit), stop=round_.is_over, ticket=ticket)
         if unit.checkpoint and not self._is_still(unit, round_):
             raise Changed(unit.checkpoint)
         return listed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,16 @@ def test_what_wasnt_uploaded_after_all_is_given_back() -> None:
     assert allowance.take(90, 1, OWN)
     assert allowance.take(10, 1, MANIFESTS)
     assert not allowance.take(1, 1, MANIFESTS)
+
+
+def test_what_comes_first_gets_the_room_even_if_it_takes_longer_to_ask() -> None:
+    allowance, took = Allowance(1000), list[bool]()
+    first, second = allowance.ask(600), allowance.ask(600)
+    eager = threading.Thread(target=lambda: took.append(allowance.take(600, 1, ticket=second)))
+    eager.start()
+    assert allowance.take(600, 1, ticket=first)
+    eager.join()
+    assert took == [False]
 
 
 @pytest.mark.slow
