@@ -8,7 +8,7 @@ Nothing that a living box or its kill schedule needs is touched before the box h
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from orchestrator.errors import CloudError, CredentialsError, GpurunError, Teard
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
 
-__all__ = ["Leftover", "leftovers", "teardown"]
+__all__ = ["Leftover", "end_boxes", "leftovers", "teardown"]
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +55,21 @@ def teardown(session: Session, run_id: str, now: datetime) -> list[Leftover]:
     return [item.aged(now) for item in explained(session, left)]
 
 
+def end_boxes(session: Session, run_id: str, alive: Sequence[BoxRecord]) -> None:
+    """Ask EC2 to end these boxes of the run.
+
+    Raises:
+        TeardownError: it would not; says when the cloud ends each by itself.
+        CloudError: the local cloud doesn't answer.
+    """
+    try:
+        terminate(session, [box.instance_id for box in alive])
+    except CloudError:
+        raise
+    except GpurunError as error:
+        raise _unconfirmed(session, run_id, alive, error) from error
+
+
 def _round(session: Session, run_id: str) -> tuple[str, ...]:
     """End the boxes, then all the rest; returns instances that wouldn't end."""
     stuck = _end_boxes(session, run_id)
@@ -66,19 +81,13 @@ def _round(session: Session, run_id: str) -> tuple[str, ...]:
 
 def _end_boxes(session: Session, run_id: str) -> tuple[str, ...]:
     boxes = find_boxes(session, run_id)
-    alive = [box for box in boxes if box.alive]
-    try:
-        terminate(session, [box.instance_id for box in alive])
-    except CloudError:
-        raise
-    except GpurunError as error:
-        raise _unconfirmed(session, run_id, alive, error) from error
+    end_boxes(session, run_id, [box for box in boxes if box.alive])
     ids = [box.instance_id for box in boxes if box.state != "terminated"]
     return wait_terminated(session, ids, TERMINATION_S)
 
 
 def _unconfirmed(
-    session: Session, run_id: str, alive: list[BoxRecord], error: GpurunError
+    session: Session, run_id: str, alive: Sequence[BoxRecord], error: GpurunError
 ) -> TeardownError:
     """Nobody knows that they end: they are not called ended anywhere."""
     boxes = "\n".join(

@@ -12,10 +12,12 @@ import pytest
 from orchestrator.aws.dead_letters import queue_arn
 from orchestrator.aws.session import Session
 from orchestrator.console import Progress, make_console, result_view
+from orchestrator.errors import TeardownError
 from orchestrator.localcloud.firing import Firing, clients_of
 from orchestrator.run import EventKind
 from orchestrator.runner import Runner
 
+from .aws.account import refuse
 from .runner_test import Clock, begun, clock, rules, runner, session
 
 __all__ = ["begun", "clock", "rules", "runner", "session"]
@@ -81,6 +83,20 @@ def test_a_box_that_outlives_its_switch_is_an_alarm_though_no_letter_came(
     runner.launch_all()
     clock.at = runner.record.plan.box(_first(runner)).cloud_at + timedelta(minutes=7)
     assert f"{_first(runner)} still runs 7 min after the cloud's own switch" in shown(runner)
+
+
+def test_an_overdue_box_that_may_not_be_ended_is_an_alarm_and_never_recorded_as_ended(
+    runner: Runner, session: Session, clock: Clock
+) -> None:
+    runner.launch_all()
+    clock.at = runner.record.expires_at + timedelta(minutes=5)
+    with (
+        refuse(session, "TerminateInstances", "UnauthorizedOperation"),
+        pytest.raises(TeardownError, match="may still run and bill; the cloud's switch ends it"),
+    ):
+        runner.drive()
+    kinds = {event.kind for event in runner.log.read()}
+    assert not kinds & {EventKind.ENDED, EventKind.SETTLED, EventKind.CLEAN}
 
 
 def test_letters_that_can_not_be_read_keep_no_run_from_ending(
