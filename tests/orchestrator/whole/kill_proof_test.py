@@ -34,7 +34,7 @@ def test_every_enforcer_by_itself_ends_a_box_and_nothing_is_left(desk: Desk) -> 
     assert {"role spares other runs", "swept whole", "nothing is left"} <= set(verdicts)
     assert report["left"] == []
     assert 0 < float(report["total_usd"]) <= float(report["worst_case_usd"]) <= 0.10
-    lines = next(desk.folder.glob("saved/killproof-*/work/out/ticks.txt")).read_text().splitlines()
+    lines = next(desk.folder.glob("saved/killproof-*/*/out/ticks.txt")).read_text().splitlines()
     assert [int(line.split()[0]) for line in lines] == list(range(len(lines)))
     assert ours(desk) == []
 
