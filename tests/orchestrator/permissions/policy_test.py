@@ -30,6 +30,9 @@ from .lives import REGION, Clock, Lives
 from .recorder import Recorder, actions_of
 from .table import ADMINISTRATORS, TABLE
 
+# The first test leads all lives.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
 SCOPE = Scope(
     ACCOUNT, (REGION,), ("g6.*", "g6e.*"), ("ssm:/team/wandb", "secretsmanager:team/npm")
 )

@@ -36,6 +36,8 @@ from .policy_test import operations
 from .recorder import Recorder, actions_of
 from .table import TABLE
 
+pytestmark = pytest.mark.timeout(180)
+
 RUN, OTHER = "demo-261129-190000-ab2c", "demo-261129-190000-zz77"
 BUCKET = f"gpurun-{ACCOUNT}-{REGION}"
 SOURCES = {"HF_TOKEN": f"ssm:/gpurun/{RUN}/HF_TOKEN", "NPM": "secretsmanager:team/npm"}
