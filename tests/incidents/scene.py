@@ -14,13 +14,14 @@ from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from orchestrator import run, start
+from orchestrator import start
 from orchestrator.aws import sweep
-from orchestrator.aws.bucket import find_run_bucket
+from orchestrator.aws.bucket import Bucket, find_run_bucket
+from orchestrator.aws.session import Session
 from orchestrator.catalog import load_catalog
 from orchestrator.plan import Plan, make_plan
 from orchestrator.results import PullReport, pull
-from orchestrator.run import Event, EventKind, read_record
+from orchestrator.run import Event, EventKind, RunRecord, read_record
 from orchestrator.runbook import load_runbook
 from orchestrator.runner import Runner
 from tests.faults import life
@@ -30,7 +31,7 @@ from tests.faults.cloud.client import Call
 from tests.faults.fault import CONTROLLER, parse
 from tests.faults.life import Life
 from tests.faults.promises import breaches
-from tests.faults.strikes import Strikes
+from tests.faults.strikes import ControllerDied, Strikes
 from tests.faults.wire import refusal
 from tests.faults.world import REGION, Enforcers, World
 
@@ -70,19 +71,6 @@ def lived(
         world.close()
 
 
-def strike_after(world: World, operation: str, error: BaseException, nth: int = 1) -> None:
-    """The controller's nth call of that operation has its effect, and its answer is this error."""
-    left = [nth]
-
-    def after(call: Call) -> None:
-        if (call.caller, call.operation) == (CONTROLLER, operation):
-            left[0] -= 1
-            if left[0] == 0:
-                raise error
-
-    world.cloud.after = after
-
-
 @cache
 def plan_of(text: str) -> Plan:
     """As if made at the start of the simulated time."""
@@ -105,9 +93,21 @@ class Scene:
     calls: list[Call] = field(default_factory=list)
     """What reached the cloud from controllers."""
     at_call: Callable[[Call], None] = lambda _: None
+    _killed: bool = False
 
     def __post_init__(self) -> None:
         self.world.cloud.before = self._before
+
+    def kill_after(self, operation: str) -> None:
+        """The controller's first such call has its effect, and it sees no answer: SIGKILL."""
+
+        def after(call: Call) -> None:
+            if (call.caller, call.operation) == (CONTROLLER, operation):
+                self.world.cloud.after = None
+                self._killed = True
+                raise ControllerDied(gone=True)
+
+        self.world.cloud.after = after
 
     def begin(self) -> Runner:
         """Put the run on record; nothing is built yet."""
@@ -125,15 +125,15 @@ class Scene:
 
     def controller(self) -> Runner:
         """Somebody elsewhere, who knows the run's id."""
-        bucket = find_run_bucket(self.world.session(), self.run_id)
+        bucket = find_run_bucket(self._anew(), self.run_id)
         return self._runner(bucket, read_record(bucket, self.run_id))
 
     def sweep(self) -> sweep.Swept:
         """Somebody elsewhere, who knows nothing."""
-        return sweep.sweep(self.world.session(), self.world.time.now(), [REGION])
+        return sweep.sweep(self._anew(), self.world.time.now(), [REGION])
 
     def pull(self) -> PullReport:
-        bucket = find_run_bucket(self.world.session(), self.run_id)
+        bucket = find_run_bucket(self._anew(), self.run_id)
         names = [job.name for job in self.plan.jobs]
         return pull(bucket, self.run_id, self.world.folder / "pulled", names)
 
@@ -162,12 +162,19 @@ class Scene:
     def events(self, kind: EventKind) -> list[Event]:
         return [event for event in self.controller().log.read() if event.kind is kind]
 
-    def _runner(self, bucket: run.Bucket, record: run.RunRecord) -> Runner:
+    def _anew(self) -> Session:
+        """Of a process that lives."""
+        self._killed = False
+        return self.world.session()
+
+    def _runner(self, bucket: Bucket, record: RunRecord) -> Runner:
         return Runner(bucket.session, bucket, record, self.world.time, poll_s=POLL_S)
 
     def _before(self, call: Call) -> None:
         if call.caller != CONTROLLER:
             return
+        if self._killed:
+            raise ControllerDied(gone=True)
         self.at_call(call)
         if self.offline:
             raise refusal(call.operation, "ServiceUnavailable", 503)

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.run import EventKind
 from tests.faults.strikes import ControllerDied
 from tests.faults.world import Enforcers
-from tests.incidents.scene import MINUTE, ONE_BOX, Scene, opened, strike_after
+from tests.incidents.scene import MINUTE, ONE_BOX, Scene, opened
 
 SHOWN_AFTER_S = 5.0
 
@@ -21,7 +21,7 @@ SHOWN_AFTER_S = 5.0
 def begin_and_die(scene: Scene) -> None:
     """Nothing of it is in the run's log but that it is to be tried."""
     scene.world.rules.invisible_s = SHOWN_AFTER_S
-    strike_after(scene.world, "run_instances", ControllerDied(gone=True))
+    scene.kill_after("run_instances")
     with pytest.raises(ControllerDied):
         scene.launched()
     assert scene.events(EventKind.LAUNCHED) == []

@@ -1,0 +1,33 @@
+"""skypilot-org/skypilot#7022: a teardown that overtakes the creation.
+
+There: the request to create is still pending when the teardown lists what there is. It finds
+nothing, reports success, and a moment later the machine appears.
+Here: `down` comes right after RunInstances, while EC2 shows the new instance to nobody for half a
+minute. It isn't content before the instance has appeared and ended.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.run import EventKind
+from tests.faults.strikes import ControllerDied
+from tests.incidents.scene import Scene
+
+SHOWN_AFTER_S = 30.0
+
+
+def test_down_finds_an_instance_that_is_not_shown_yet(scene: Scene) -> None:
+    scene.world.rules.invisible_s = SHOWN_AFTER_S
+    scene.kill_after("run_instances")
+    with pytest.raises(ControllerDied):
+        scene.launched()
+    down = scene.controller()
+    assert down.instances() == []
+    down.finish()
+    (box,) = scene.instances()
+    assert box.state == "terminated"
+    assert scene.left() == []
+    (clean,) = scene.events(EventKind.CLEAN)
+    assert box.terminated_at is not None
+    assert clean.at >= box.terminated_at
