@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from tests.faults.cloud.identity_contract_test import POLICY
 from tests.faults.cloud.kit import KEY, PARAMETER, REGION, RUN, TestAccount, open_account, trust
 
-STEPS = 120
+STEPS = 70
 TYPE = "g6.xlarge"
 Names = dict[str, list[str]]
 Step = Callable[[TestAccount, "Pick"], tuple[str, str] | None]
@@ -53,7 +53,11 @@ def _there(account: TestAccount, pick: Pick, kind: str) -> str:
     """An id that both look up first: moto lets some calls name what isn't there."""
     operation, key = _DESCRIBED[kind]
     name = pick.one(kind)
-    getattr(account.ec2, operation)(**{key: [name]})
+    try:
+        getattr(account.ec2, operation)(**{key: [name]})
+    except ClientError:
+        pick.made[kind] = [each for each in pick.made[kind] if each != name]  # once is enough
+        raise
     return name
 
 
@@ -164,6 +168,18 @@ def _attach(account: TestAccount, pick: Pick) -> None:
         account.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
 
 
+def _detach(account: TestAccount, pick: Pick) -> None:
+    """Not while a box is ending: the model keeps its address mapped until it has ended."""
+    name, of_state = _there(account, pick, "igw"), "instance-state-name"
+    ending = [{"Name": of_state, "Values": ["shutting-down"]}]
+    (found,) = account.ec2.describe_internet_gateways(InternetGatewayIds=[name])[
+        "InternetGateways"
+    ]
+    if not account.ec2.describe_instances(Filters=ending)["Reservations"]:
+        for link in found["Attachments"]:
+            account.ec2.detach_internet_gateway(InternetGatewayId=name, VpcId=link["VpcId"])
+
+
 def _take_role(account: TestAccount, pick: Pick) -> None:
     """Only one that is in it: moto breaks over another."""
     name = pick.dice.choice("xy")
@@ -196,13 +212,14 @@ def _time(account: TestAccount, pick: Pick) -> None:
 
 _ROLE, _PROFILE = ("RoleName",), ("InstanceProfileName",)
 STEPS_TO_TAKE: tuple[Step, ...] = (
-    *(_vpc, _subnet, _subnet, _group, _group, _gateway, _table, _endpoint, _interface),
-    *(_box, _box, _box, _key, _name_each_other, _time, _time),
+    *(_vpc, _subnet, _subnet, _group, _group, _gateway, _table, _table, _endpoint, _interface),
+    *(_vpc, _subnet, _group, _gateway, _attach, _interface, _name_each_other),
+    *(_box, _box, _box, _box, _key, _name_each_other, _time, _time),
     _calls("ec2", "delete_vpc", VpcId="vpc"),
     _calls("ec2", "delete_subnet", SubnetId="subnet"),
     _calls("ec2", "delete_security_group", GroupId="sg"),
     *(_attach, _attach),
-    _calls("ec2", "detach_internet_gateway", InternetGatewayId="igw", VpcId="vpc"),
+    *(_detach, _detach),
     _calls("ec2", "delete_internet_gateway", InternetGatewayId="igw"),
     _calls("ec2", "delete_route_table", RouteTableId="rtb"),
     _calls("ec2", "associate_route_table", RouteTableId="rtb", SubnetId="subnet"),
@@ -220,6 +237,9 @@ STEPS_TO_TAKE: tuple[Step, ...] = (
 )
 
 
+AT_FIRST: tuple[Step, ...] = (_vpc, _gateway, _attach, _subnet, _subnet, _group, _group, _box)
+
+
 def life(name: str, seed: int) -> Iterator[tuple[str, str, object]]:
     """What is done, what comes of it, and what is seen then: one line a step."""
     order = random.Random(seed)
@@ -227,7 +247,7 @@ def life(name: str, seed: int) -> Iterator[tuple[str, str, object]]:
         account.turn(boot_s=20.0, shutdown_s=30.0, linger_s=45.0)
         pick = Pick(seed)
         for number in range(STEPS):
-            step = order.choice(STEPS_TO_TAKE)
+            step = AT_FIRST[number] if number < len(AT_FIRST) else order.choice(STEPS_TO_TAKE)
             pick.dice = random.Random(f"{seed} {number}")
             yield (
                 f"{number} {step.__qualname__}",
@@ -258,7 +278,7 @@ def _seen(account: TestAccount, pick: Pick) -> object:
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=pytest.mark.slow if n > 2 else ()) for n in range(10)]
+    "seed", [pytest.param(n, marks=pytest.mark.slow if n > 1 else ()) for n in range(10)]
 )
 def test_the_model_and_moto_say_the_same_step_by_step(seed: int) -> None:
     done: list[object] = []
