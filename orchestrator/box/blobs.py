@@ -38,7 +38,7 @@ class Blobs:
     _held: dict[str, str | None] = field(default_factory=dict)
     """The secret in each file that was read."""
     _there: dict[str, int] | None = None
-    _hashes: dict[str, tuple[tuple[int, int, int], str]] = field(default_factory=dict)
+    _hashes: dict[str, tuple[tuple[int, int, int, int], str]] = field(default_factory=dict)
     _begins: dict[str, tuple[int, str]] = field(default_factory=dict)
     _turns: dict[str, threading.Lock] = field(default_factory=dict)
     _swept: bool = False
@@ -160,9 +160,10 @@ def named(unit: Unit) -> str:
     return unit.checkpoint or unit.files[0].name
 
 
-def stamp(path: Path) -> tuple[int, int, int]:
+def stamp(path: Path) -> tuple[int, int, int, int]:
+    """As Found has it."""
     seen = path.lstat()
-    return seen.st_size, seen.st_mtime_ns, seen.st_ino
+    return seen.st_size, seen.st_mtime_ns, seen.st_ino, seen.st_ctime_ns
 
 
 def hash_file(path: Path, size: int) -> str:

@@ -44,10 +44,12 @@ class Found:
     inode: int
     mode: int
     grows: bool
+    ctime_ns: int
+    """The kernel's own: a program that sets a file's mtime back can't set this one."""
 
     @property
-    def stamp(self) -> tuple[int, int, int]:
-        return self.size, self.mtime_ns, self.inode
+    def stamp(self) -> tuple[int, int, int, int]:
+        return self.size, self.mtime_ns, self.inode, self.ctime_ns
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,8 @@ def _found(path: Path, name: str) -> Found | None:
         return None
     grows = name in OWN or name.endswith(GROWING) or "tfevents" in name
     mode = stat.S_IMODE(seen.st_mode)
-    return Found(path, name, seen.st_size, seen.st_mtime_ns, seen.st_ino, mode, grows)
+    when = seen.st_mtime_ns, seen.st_ctime_ns
+    return Found(path, name, seen.st_size, when[0], seen.st_ino, mode, grows, when[1])
 
 
 def _folders(start: Path, depth: int) -> Iterator[Path]:
