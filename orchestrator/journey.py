@@ -12,6 +12,7 @@ import httpx
 from orchestrator import kept, results
 from orchestrator.aws import stack, sweep
 from orchestrator.aws.boxes import find_boxes
+from orchestrator.aws.tags import RUN
 from orchestrator.budget_log import find_budget
 from orchestrator.clock import SystemClock
 from orchestrator.console import Progress, bill_view, make_console, result_view, usd
@@ -20,6 +21,7 @@ from orchestrator.errors import (
     CapacityError,
     CatalogError,
     CloudError,
+    CredentialsError,
     ExpectationMissed,
     JobsFailed,
     QuotaError,
@@ -231,6 +233,7 @@ def end_run(run_id: str, cloud: CloudName, progress: Progress, *, now: bool) -> 
 
     Raises:
         RunNotFound: it's on no record, and nothing carries its tag.
+        CredentialsError: none, or refused; nothing is forgotten, and the hint says what to do.
         TeardownError: something with the run's tag is left.
     """
     try:
@@ -240,6 +243,9 @@ def end_run(run_id: str, cloud: CloudName, progress: Progress, *, now: bool) -> 
         runner.finish()
     except RunDamaged:
         _end_by_tags(run_id, cloud)
+    except CredentialsError as error:
+        error.hint = f"{error.hint}\n  {_by_hand(run_id)}"
+        raise
     except ApiError:
         if not _is_off_record(run_id, cloud):  # the bucket is only slow, and jobs may still save
             raise
@@ -248,6 +254,17 @@ def end_run(run_id: str, cloud: CloudName, progress: Progress, *, now: bool) -> 
         if not _end_by_tags(check_run_id(run_id), cloud):
             raise
     kept.forget(Settings().home, run_id)
+
+
+def _by_hand(run_id: str) -> str:
+    """What somebody who has only the console can do, as far as this machine knows the run."""
+    known = kept.recall(Settings().home, run_id)
+    where = known[0].region if known else "each region"
+    latest = f" by {known[0].expires_at:%Y-%m-%d %H:%M:%S} UTC" if known else ""
+    return (
+        f"Until then its boxes may run and bill; they end by themselves{latest}. By hand: EC2 "
+        f"console, {where}, Instances, filter tag:{RUN}={run_id}, Terminate."
+    )
 
 
 def _is_off_record(run_id: str, cloud: CloudName) -> bool:

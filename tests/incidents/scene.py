@@ -125,15 +125,15 @@ class Scene:
 
     def controller(self) -> Runner:
         """Somebody elsewhere, who knows the run's id."""
-        bucket = find_run_bucket(self._anew(), self.run_id)
+        bucket = find_run_bucket(self.elsewhere(), self.run_id)
         return self._runner(bucket, read_record(bucket, self.run_id))
 
     def sweep(self) -> sweep.Swept:
         """Somebody elsewhere, who knows nothing."""
-        return sweep.sweep(self._anew(), self.world.time.now(), [REGION])
+        return sweep.sweep(self.elsewhere(), self.world.time.now(), [REGION])
 
     def pull(self) -> PullReport:
-        bucket = find_run_bucket(self._anew(), self.run_id)
+        bucket = find_run_bucket(self.elsewhere(), self.run_id)
         names = [job.name for job in self.plan.jobs]
         return pull(bucket, self.run_id, self.world.folder / "pulled", names)
 
@@ -162,8 +162,8 @@ class Scene:
     def events(self, kind: EventKind) -> list[Event]:
         return [event for event in self.controller().log.read() if event.kind is kind]
 
-    def _anew(self) -> Session:
-        """Of a process that lives."""
+    def elsewhere(self) -> Session:
+        """The session of another process, on another machine."""
         self._killed = False
         return self.world.session()
 
