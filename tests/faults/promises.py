@@ -64,10 +64,17 @@ def _whole(life: Life) -> Iterator[str]:
             if pulled.state is State.CORRUPT:
                 yield f"results: {job} of {run} is damaged: {'; '.join(pulled.problems)}"
             if pulled.state is State.COMPLETE:
-                last = {w.name: w for w in life.world.written if w.job == job}
+                last = {w.name: w for w in _last_life(life, job)}
                 for name, written in last.items():
                     if _pulled(life, job, name) != written.data:
                         yield f"results: {job} is called complete and lacks the last {name}"
+
+
+def _last_life(life: Life, job: str) -> list[Written]:
+    """What the job wrote on the box that ended it: an earlier box may have lost its last words."""
+    boxes = [m for m in life.world.machines.values() if job in {t.job for t in m.trainers}]
+    since = max((m.booted_at or 0.0 for m in boxes), default=0.0)
+    return [w for w in life.world.written if w.job == job and w.at >= since]
 
 
 def _settled_for_results(life: Life) -> Decimal:
