@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from orchestrator.box import scan, sync
-from orchestrator.box.store import Store
+from tests.incidents.desks import cloud, desk, shared_cloud
 from tests.orchestrator.box.desk import Desk
-from tests.orchestrator.box.rig import BUCKET, PREFIX, REGION, Cloud
+
+__all__ = ["cloud", "desk", "shared_cloud"]
 
 GRACE_S, BYTES_A_SECOND = 120.0, 30_000
 DIRTY = {
@@ -32,11 +33,9 @@ METRICS_BYTES, LOG_BYTES = 30_000, 5_000_000
 
 
 @pytest.fixture
-def desk(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", cloud.url)
+def dirty(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(scan, "SMALL", 320_000)  # a hundredth, as all here
     monkeypatch.setattr(sync, "STREAMS", 1)
-    desk = Desk(Store(BUCKET, REGION, PREFIX), tmp_path / "job")
     for name, size in DIRTY.items():
         desk.write(name, b"{}" + name.encode() * (size // len(name)))
     (desk.folder / "metrics.jsonl").write_bytes(b"{}\n" * (METRICS_BYTES // 3))
@@ -45,10 +44,10 @@ def desk(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def test_adapter_and_metrics_are_in_long_before_the_log_and_what_is_huge(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    dirty: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[tuple[str, int]] = []
-    upload = desk.store.upload
+    upload = dirty.store.upload
 
     def counted(key: str, path: Path, sha256: str, size: int, **how: Any) -> None:
         sent.append((path.name, size))
@@ -57,13 +56,13 @@ def test_adapter_and_metrics_are_in_long_before_the_log_and_what_is_huge(
     def taken_s() -> float:
         return sum(size for _, size in sent) / BYTES_A_SECOND
 
-    monkeypatch.setattr(desk.store, "upload", counted)
-    late = desk.sync(final=True, outcome="cut", time_is_up=lambda: taken_s() >= GRACE_S)
+    monkeypatch.setattr(dirty.store, "upload", counted)
+    late = dirty.sync(final=True, outcome="cut", time_is_up=lambda: taken_s() >= GRACE_S)
     assert not late.whole
     order = [name for name, size in sent if size > 1000]
     assert order[:2] == ["metrics.jsonl", "adapter_model.safetensors"]
     first = sum(size for _, size in sent[: 1 + [n for n, _ in sent].index("adapter.safetensors")])
     assert first < (sum(DIRTY.values()) + METRICS_BYTES + LOG_BYTES) / 9
-    assert {"metrics.jsonl", *DIRTY} - {"out/rollouts.parquet"} <= desk.listed(1)
-    assert "out/rollouts.parquet" not in desk.listed(1)
-    assert desk.complete() == {}
+    assert {"metrics.jsonl", *DIRTY} - {"out/rollouts.parquet"} <= dirty.listed(1)
+    assert "out/rollouts.parquet" not in dirty.listed(1)
+    assert dirty.complete() == {}

@@ -9,22 +9,16 @@ the very same inode. Each version is what the next manifest names.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
-from orchestrator.box.store import Store
+from tests.incidents.desks import cloud, desk, shared_cloud
 from tests.orchestrator.box.desk import Desk
-from tests.orchestrator.box.rig import BUCKET, PREFIX, REGION, Cloud
+
+__all__ = ["cloud", "desk", "shared_cloud"]
 
 OLD, NEW, NEWER = b'{"reward": 0.1}', b'{"reward": 0.2}', b'{"reward": 0.3}'
 NAME = "out/metrics.json"
-
-
-@pytest.fixture
-def desk(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", cloud.url)
-    return Desk(Store(BUCKET, REGION, PREFIX), tmp_path / "job")
 
 
 def test_a_rewrite_of_the_same_length_and_an_older_time_is_uploaded(desk: Desk) -> None:

@@ -11,28 +11,27 @@ from __future__ import annotations
 
 import os
 from itertools import count
-from pathlib import Path
 
 import pytest
 
 from orchestrator.box import store as store_module
-from orchestrator.box.store import Store, StoreDown
+from orchestrator.box.store import StoreDown
+from tests.incidents.desks import cloud, shared_cloud, valve_desk, valves
 from tests.orchestrator.box.desk import Desk
-from tests.orchestrator.box.rig import BUCKET, PREFIX, REGION
 from tests.orchestrator.box.valve import Ask, ValveCloud, Which
+
+__all__ = ["cloud", "shared_cloud", "valve_desk", "valves"]
 
 MB = 1 << 20
 PART, PARTS = 5 * MB, 5
-STREAMS_IN_FLIGHT = 4
 
 
 @pytest.fixture
-def desk(valves: ValveCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", valves.url)
+def desk(valve_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(store_module, "PART_BYTES", PART)
     monkeypatch.setattr(store_module, "STREAMS", 1)
     monkeypatch.setattr("orchestrator.box.parts.STREAMS", 1)
-    desk = Desk(Store(BUCKET, REGION, PREFIX), tmp_path / "job")
+    desk = valve_desk
     desk.write("out/model.safetensors", os.urandom(MB) * 5 * PARTS)
     (desk.folder / "log.txt").write_bytes(b"trained\n")
     return desk

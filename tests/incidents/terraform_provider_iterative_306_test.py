@@ -2,9 +2,9 @@
 
 There: a log goes on growing while it's uploaded. What arrives has one byte more or less than what
 was announced, and the transfer is called corrupt.
-Here: a log and a model grow in the middle of their upload. The manifest names the hash of the bytes
-that were really sent: of the log as far as it went when it was read, of the half-written model none
-at all until it rests.
+Here: a log and a model grow in the middle of their upload. The manifest names the hash of the
+bytes that were really sent: of the log as far as it went when it was read, of the half-written
+model none at all until it rests.
 """
 
 from __future__ import annotations
@@ -15,18 +15,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.box.store import Store
+from tests.incidents.desks import cloud, desk, shared_cloud
 from tests.orchestrator.box.desk import Desk
-from tests.orchestrator.box.rig import BUCKET, PREFIX, REGION, Cloud
+
+__all__ = ["cloud", "desk", "shared_cloud"]
 
 LOG, MODEL = "out/train.log", "out/model.bin"
 BEFORE, MORE = b"x" * 310, b"x"
-
-
-@pytest.fixture
-def desk(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", cloud.url)
-    return Desk(Store(BUCKET, REGION, PREFIX), tmp_path / "job")
 
 
 @pytest.fixture
