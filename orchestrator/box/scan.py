@@ -83,6 +83,11 @@ def again(found: Found) -> Found | None:
     return _found(found.path, found.name)
 
 
+def under(job_dir: Path, path: str) -> list[Found]:
+    """The files below one folder of the work as they are now, without what is refused."""
+    return list(_walk(job_dir / "work", path, []))
+
+
 def missing(job_dir: Path, results: Iterable[str]) -> tuple[str, ...]:
     """The results paths at which there is nothing; an empty folder is something."""
     return tuple(path for path in results if not os.path.lexists(job_dir / "work" / path))

@@ -21,7 +21,7 @@ from orchestrator.box.blobs import Blobs, Entry, named
 from orchestrator.box.commits import Commits, Saying, Unverified
 from orchestrator.box.parts import Changed, Paused, never
 from orchestrator.box.redact import Redactor, Withheld, noted
-from orchestrator.box.scan import OWN, Unit, again, checkpoint_of, scan
+from orchestrator.box.scan import OWN, Unit, again, checkpoint_of, scan, under
 from orchestrator.box.store import Store, StoreDown
 from orchestrator.box.streams import STREAMS, streams
 
@@ -246,18 +246,14 @@ class Syncer:
         files = tuple(self._blobs.fit_to_leave(found, ends=round_.final) for found in files)
         fit = replace(unit, files=files)
         listed = self._blobs.bring(fit, own=is_own(unit), stop=round_.is_over, ticket=ticket)
-        if unit.checkpoint and not self._is_still(unit, round_):
+        if unit.checkpoint and not self._is_still(unit):
             raise Changed(unit.checkpoint)
         return listed
 
-    def _is_still(self, unit: Unit, round_: Round) -> bool:
+    def _is_still(self, unit: Unit) -> bool:
         """The checkpoint has the very files that were hashed: none came, went or changed."""
-        units, _ = scan(self.folder, round_.results)
-        now = {seen.checkpoint: seen for seen in units if seen.checkpoint}
-        same = now.get(unit.checkpoint or "")
-        return same is not None and {f.name: f.stamp for f in same.files} == {
-            f.name: f.stamp for f in unit.files
-        }
+        now = under(self.folder, unit.checkpoint or "")
+        return {f.name: f.stamp for f in now} == {f.name: f.stamp for f in unit.files}
 
     def _commit_meanwhile(self, round_: Round, tally: _Tally) -> None:
         now = _time(round_)
