@@ -59,4 +59,5 @@ def test_with_credentials_again_the_same_command_ends_everything(
     assert "EC2 console" in told.value.hint
     scene.refused.clear()
     down()
-    assert scene.alive() == scene.left() == []
+    assert scene.alive() == []
+    assert scene.left() == []

@@ -37,7 +37,8 @@ def test_one_sweep_finds_what_an_error_said_was_never_made() -> None:
         scene.until(scene.controller().record.expires_at + MINUTE)
         swept = scene.sweep()
         assert (swept.ended, swept.left, swept.failed) == ((scene.run_id,), (), {})
-        assert scene.alive() == scene.left() == []
+        assert scene.alive() == []
+        assert scene.left() == []
 
 
 def test_a_retry_takes_over_what_an_error_said_was_never_made(scene: Scene) -> None:
