@@ -17,7 +17,8 @@ from orchestrator.aws import boxes as ec2
 from orchestrator.aws import dead_letters, keys, network, role, schedules, zones
 from orchestrator.aws.images import Ami
 from orchestrator.aws.skew import check_clock
-from orchestrator.errors import CapacityError, GpurunError, LaunchError, QuotaError
+from orchestrator.aws.tags import named
+from orchestrator.errors import ApiError, CapacityError, GpurunError, LaunchError, QuotaError
 from orchestrator.lives import UNLISTED, Life
 from orchestrator.payload import secret_sources
 from orchestrator.render import render_user_data
@@ -125,12 +126,8 @@ class Launcher:
             self._arm(box)
 
     def _arm(self, box: BoxRecord) -> None:
-        planned = self.record.plan.box(box.box)
         try:
-            arn = role.ensure_kill_role(self.session, self.tags)
-            schedules.ensure_kill(
-                self.session, self.tags, box.box, box.instance_id, planned.cloud_at, arn
-            )
+            self._ensure_kill(box)
         except BaseException:
             ec2.terminate(self.session, [box.instance_id])
             raise
@@ -141,6 +138,31 @@ class Launcher:
             attempt=box.attempt,
             instance_id=box.instance_id,
         )
+
+    def _ensure_kill(self, box: BoxRecord) -> None:
+        at = self.record.plan.box(box.box).cloud_at
+        arn = role.ensure_kill_role(self.session, self.tags)
+        schedules.ensure_kill(self.session, self.tags, box.box, box.instance_id, at, arn)
+
+    def arm_again(self, boxes: Sequence[BoxRecord]) -> None:
+        """Make the kill schedule of each living box that somebody deleted.
+
+        A box whose schedule can't be made now goes on: it still ends itself, and the next look
+        tries again. Raises CloudError, CredentialsError.
+        """
+        alive = [box for box in boxes if box.alive and self._is_armed(box.instance_id)]
+        if not alive:
+            return
+        there = schedules.find_kills(self.session, self.record.run_id)
+        for box in alive:
+            late = self.clock.now() >= self.record.plan.box(box.box).cloud_at
+            if late or named(self.record.run_id, box.box) in there:
+                continue
+            self.on_step(f"the schedule that ends {box.box} is gone; it is made again")
+            try:
+                self._ensure_kill(box)
+            except ApiError as error:
+                self.on_step(f"it can't be made now: {error.message}")
 
     def _is_armed(self, instance_id: str) -> bool:
         events = self.log.read()

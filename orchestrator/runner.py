@@ -105,6 +105,7 @@ class Runner:
             self._launch_missing()
         except (CapacityError, QuotaError, LaunchError, OverCap):
             taken_down = self._tearing_down()  # `down` came meanwhile, and so it failed
+            self.drain_boxes()  # one that was launched earlier may have something to save
             self.finish()
             if not taken_down:
                 raise
@@ -152,10 +153,11 @@ class Runner:
             return
         if not self._tearing_down():
             self.log.append(EventKind.TEARING_DOWN, self.clock.now())
-        self.on_step("asking the boxes to save and power off (`down --now` doesn't wait)")
-        base = f"runs/{self.record.run_id}/boxes"
-        for box in self._listening():
-            self.bucket.put(f"{base}/{box.name}/stop", b"")
+        listening = self._listening()
+        if listening:
+            self.on_step("asking the boxes to save and power off (`down --now` doesn't wait)")
+        for box in listening:
+            self.bucket.put(f"runs/{self.record.run_id}/boxes/{box.name}/stop", b"")
         drain = max(box.poweroff_at - box.drain_at for box in self.record.plan.boxes)
         until = self.clock.now() + _HEARS_WITHIN + drain
         while self._listening() and self.clock.now() < until:

@@ -96,6 +96,7 @@ class Tender:
         for record in records:
             if record.instance_id in (new | unarmed) - set(twins):
                 self.launcher.note(record)
+        self.launcher.arm_again(records)
         self.books.note_ended(records, self.clock.now())
 
     def _armed(self) -> set[str | None]:
@@ -139,8 +140,10 @@ class Tender:
 
 
 def _heard_at(beat: dict[str, Any] | None) -> datetime | None:
-    """By the box's clock; what can't be a time was never heard."""
+    """By the box's clock. What can't be a time was never heard; a goodbye is no sign of life."""
+    if not beat or beat["phase"] == "off":
+        return None
     try:
-        return datetime.fromtimestamp(float(beat["at"]), UTC) if beat else None
+        return datetime.fromtimestamp(float(beat["at"]), UTC)
     except (ValueError, OverflowError, OSError):
         return None

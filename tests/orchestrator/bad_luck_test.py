@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator import run, start
 from orchestrator.aws.tags import of_run
-from orchestrator.errors import ApiError, ClockWrong
+from orchestrator.errors import ApiError, CapacityError, ClockWrong
 from orchestrator.localcloud.strict import StrictRules, strict_aws
 from orchestrator.payload import Payload
 from orchestrator.progress import Stage
@@ -190,6 +190,62 @@ def test_a_box_whose_agent_is_heard_of_is_not_launched_again(world: World) -> No
     drive(world, gone_but_heard, *[beat] * 11, *[lambda: None] * 2, world.finishes, poll_s=50)
     launches = world.events(EventKind.LAUNCHED)
     assert launches[1].at - launches[0].at >= timedelta(minutes=10)
+
+
+def test_a_box_that_said_goodbye_is_launched_again_at_once(world: World) -> None:
+    world.begin(spot=True)
+    key = f"runs/{world.record.run_id}/boxes/one/heartbeat.json"
+
+    def drained() -> None:
+        world.says("cut", "spot notice: step 7")
+        at = world.clock.at.timestamp()
+        world.bucket.put(key, json.dumps({"phase": "off", "at": at}).encode())
+        world.end(OFF)
+
+    drive(world, drained, world.finishes, poll_s=15)
+    first, second = world.instances()
+    assert second.launched_at - first.launched_at < timedelta(seconds=60)
+
+
+def test_a_kill_schedule_that_somebody_deleted_is_made_again(world: World) -> None:
+    world.begin()
+    seen: list[list[str]] = []
+
+    def deleted() -> None:
+        scheduler = world.session.client("scheduler")
+        for each in scheduler.list_schedules()["Schedules"]:
+            scheduler.delete_schedule(Name=each["Name"], GroupName="default")
+
+    looks = lambda: seen.append(kill_targets(world))  # noqa: E731
+    drive(world, deleted, looks, world.finishes)
+    assert seen == [[box.instance_id for box in world.instances()]]
+    assert world.left() == []
+
+
+def test_a_box_with_something_to_save_drains_when_another_finds_no_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.begin()
+    runner = world.controller()
+    runner.launch_all()
+    base = f"runs/{world.record.run_id}/boxes/one"
+
+    def agent() -> None:
+        beat = {"phase": "running", "at": world.clock.at.timestamp()}
+        world.bucket.put(f"{base}/heartbeat.json", json.dumps(beat).encode())
+        if world.bucket.get(f"{base}/stop") is not None:
+            world.finishes()
+
+    agent()
+    world.clock.at_wait = agent
+    monkeypatch.setattr(runner, "_launch_missing", no_room)
+    with pytest.raises(CapacityError):
+        runner.launch_all()
+    assert world.status()["state"] == "done"
+
+
+def no_room() -> None:
+    raise CapacityError("No room")
 
 
 def test_a_successor_without_room_is_tried_again_until_there_is_some(world: World) -> None:
