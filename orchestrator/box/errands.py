@@ -118,7 +118,7 @@ class Errands:
         else:
             job.sync_began_at, job.synced_checkpoints = now, job.checkpoints
         spec, clock = self._state.spec, self._clock.now
-        turn_s = spec.loss_bound_s / 2
+        turn_s, waits = spec.loss_bound_s / 2, not (action.final or action.quick)
         round_ = Round(
             attempt=job.attempt,
             step=job.step,
@@ -132,7 +132,7 @@ class Errands:
             only_own=action.quick,
             clock=clock,
             commit_s=turn_s,
-            gives_way=lambda: not action.final and (bool(job.outcome) or clock() - now >= turn_s),
+            gives_way=lambda: waits and (bool(job.outcome) or clock() - now >= turn_s),
         )
         return lambda: self._syncers[job.name].sync(round_)
 

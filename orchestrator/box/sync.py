@@ -29,6 +29,8 @@ __all__ = ["STREAMS", "Round", "Synced", "Syncer", "Unverified"]
 
 # How often a round looks whether something is to be committed meanwhile, in seconds.
 LOOK_S = 0.5
+# How long a round that gives way waits for requests that are under way.
+PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,14 @@ class _Tally:
     refused: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     failure: Exception | None = None
+    _over_at: float | None = None
+
+    def hangs(self, round_: Round) -> bool:
+        """Whether something is still on its way though it was told to stop a while ago."""
+        if not round_.is_over():
+            return False
+        self._over_at = self._over_at or _time(round_)
+        return _time(round_) - self._over_at >= PATIENCE_S
 
     @property
     def whole(self) -> bool:
@@ -183,8 +193,8 @@ class Syncer:
         working = [pool.submit(work) for _ in range(STREAMS)]
         while wait(working, timeout=LOOK_S).not_done:
             self._commit_meanwhile(round_, tally)
-            if round_.time_is_up():  # whatever hangs must not cost what is there
-                tally.waits = hangs = True
+            if round_.time_is_up() or tally.hangs(round_):
+                tally.waits = hangs = True  # that must not cost what is there, or comes next
                 break
         pool.shutdown(wait=not hangs, cancel_futures=True)
         for future in working:

@@ -38,6 +38,12 @@ def steps(rig: Rig, job: str) -> int:
     return len(rig.blob(job, manifests[-1]["files"]["metrics.jsonl"]).splitlines())
 
 
+def listed(rig: Rig, job: str) -> set[str]:
+    """What the newest manifest names."""
+    manifests = rig.manifests(job)
+    return set(manifests[-1]["files"]) if manifests else set()
+
+
 def enough(rig: Rig, job: str) -> None:
     (rig.root / "jobs" / job / "work" / "out" / "enough").touch()
 
@@ -76,9 +82,25 @@ def test_at_the_drain_a_hanging_upload_costs_only_itself(rig: Rig, valves: Valve
         agent.kill()
     log = rig.file("a", "metrics.jsonl").splitlines()
     written = (rig.root / "jobs" / "a" / "metrics.jsonl").read_bytes().splitlines()
-    assert log == written
+    assert log == written, (rig.root / "console.log").read_text()
     assert not rig.manifests("a")[-1]["final"]
     assert rig.read("jobs/a/COMPLETE") is None
+
+
+def test_what_a_job_saves_at_its_end_doesnt_wait_for_what_hangs_since_before(
+    rig: Rig, valves: ValveCloud
+) -> None:
+    save = (
+        "trap 'mkdir out/checkpoint-9; echo {} >out/checkpoint-9/trainer_state.json; exit 0' TERM"
+    )
+    rig.job("a", f"{save}; head -c {3 * MB} /dev/urandom >out/large; {COUNT}")
+    now = time.time()
+    rig.spec |= {"drain_at": now + 6, "poweroff_at": now + 40}
+    with valves.valve.hold(puts_of(2 * MB)):
+        agent = rig.start()
+        until(lambda: "out/checkpoint-9/trainer_state.json" in listed(rig, "a"), 40)
+        agent.kill()
+    assert "out/large" not in rig.manifests("a")[-1]["files"]
 
 
 @pytest.mark.parametrize("code, status", [("SlowDown", 503), ("AccessDenied", 403)])
