@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from orchestrator import kept, results
+from orchestrator import kept, results, run
 from orchestrator.aws import stack, sweep
 from orchestrator.aws.boxes import find_boxes
 from orchestrator.aws.tags import RUN
@@ -35,7 +35,7 @@ from orchestrator.progress import Snapshot, run_spans
 from orchestrator.reach import remote_of
 from orchestrator.regions import Try
 from orchestrator.report import write_report
-from orchestrator.run import check_run_id, read_ssh_secrets
+from orchestrator.run import EventKind, check_run_id, read_ssh_secrets
 from orchestrator.settings import Settings
 from orchestrator.signals import sigterm_exits
 from orchestrator.start import start_run
@@ -226,10 +226,12 @@ def check_credentials(plan: Plan) -> None:
     open_cloud(plan.cloud, plan.region)
 
 
-def end_run(run_id: str, cloud: CloudName, progress: Progress, *, now: bool) -> None:
+def end_run(
+    run_id: str, cloud: CloudName, progress: Progress, *, now: bool, why: str = ""
+) -> None:
     """End a run and delete what carries its tag; without a readable record, by the tags alone.
 
-    Boxes drain first, unless it must be `now`.
+    Boxes drain first, unless it must be `now`; the run's log then keeps `why`.
 
     Raises:
         RunNotFound: it's on no record, and nothing carries its tag.
@@ -240,6 +242,8 @@ def end_run(run_id: str, cloud: CloudName, progress: Progress, *, now: bool) -> 
         runner = open_run(run_id, cloud).runner(progress)
         if not now:
             runner.drain_boxes()
+        elif why and not run.has(runner.log.read(), EventKind.TEARING_DOWN):
+            runner.log.append(EventKind.TEARING_DOWN, SystemClock().now(), reason=why)
         runner.finish()
     except RunDamaged:
         _end_by_tags(run_id, cloud)

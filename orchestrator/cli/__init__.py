@@ -13,7 +13,18 @@ from orchestrator.cli.aws import aws_app
 from orchestrator.cli.budget import show_budget
 from orchestrator.cli.cloud import cloud_app
 from orchestrator.cli.consent import confirm, require_terminal
-from orchestrator.cli.options import Budget, Cap, Cloud, Json, OnCloud, Run, Runbook, Stale, To
+from orchestrator.cli.options import (
+    Budget,
+    Cap,
+    Cloud,
+    Json,
+    Now,
+    OnCloud,
+    Run,
+    Runbook,
+    Stale,
+    To,
+)
 from orchestrator.cli.proof import kill_proof
 from orchestrator.errors import GpurunError
 
@@ -176,20 +187,13 @@ def bill(run: Run, cloud: OnCloud = Cloud.LOCAL, as_json: Json = False) -> None:
 
 
 @app.command()
-def down(
-    run: Run,
-    cloud: OnCloud = Cloud.LOCAL,
-    now: Annotated[
-        bool,
-        typer.Option("--now", help="Let no job save first: its last minutes may be lost."),
-    ] = False,
-) -> None:
+def down(run: Run, cloud: OnCloud = Cloud.LOCAL, now: Now = None) -> None:
     """End the run and delete everything with its tag; jobs save first, the results stay."""
     from orchestrator.console import Progress, make_console  # noqa: PLC0415
     from orchestrator.journey import end_run  # noqa: PLC0415
 
     with Progress(make_console()) as progress:
-        end_run(run, cloud.value, progress, now=now)
+        end_run(run, cloud.value, progress, now=now is not None, why=now or "")
     typer.echo(f"{run} is down; nothing with its tag is left. Results: gpurun pull {run}")
 
 

@@ -29,12 +29,27 @@ def parse_usd(text: str) -> Decimal:
     return value
 
 
+def parse_reason(text: str) -> str:
+    if not text.strip() or text.startswith("-"):
+        raise typer.BadParameter("say why the jobs may not save first, as in --now 'wrong data'")
+    return text.strip()
+
+
 Runbook = Annotated[Path, typer.Argument(help="The runbook, a YAML file.")]
 Run = Annotated[str, typer.Argument(help="The run id that `gpurun up` printed.")]
 OnCloud = Annotated[Cloud, typer.Option("--cloud", help="local (no money) or aws.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")]
 Cap = Annotated[
     Decimal | None, typer.Option("--cap", parser=parse_usd, help="Spend at most this many USD.")
+]
+Now = Annotated[
+    str | None,
+    typer.Option(
+        "--now",
+        metavar="REASON",
+        parser=parse_reason,
+        help="Let no job save first, and say why: its last minutes may be lost.",
+    ),
 ]
 To = Annotated[Path, typer.Option("--to", help="Folder that gets <run id>/…")]
 Budget = Annotated[

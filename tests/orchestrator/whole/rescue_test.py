@@ -77,7 +77,7 @@ def test_results_that_s3_refuses_come_home_over_ssh_even_without_the_bucket(desk
         client(desk, "s3").delete_object(Bucket=bucket, Key=key)
     assert "verified" in desk.gpurun("rescue", run_id, "l4", "--to", "there")
     desk.gpurun("rescue", run_id, "l40s", code=16)
-    desk.gpurun("down", run_id, "--now")
+    desk.gpurun("down", run_id, "--now", "seen enough")
 
 
 def test_the_watch_tells_of_a_box_that_went_silent_and_names_the_command(desk: Desk) -> None:
@@ -92,4 +92,4 @@ def test_the_watch_tells_of_a_box_that_went_silent_and_names_the_command(desk: D
             said += watch.stdout.readline().decode()
         watch.terminate()
     assert "hasn't been heard of" in said
-    desk.gpurun("down", run_id, "--now")
+    desk.gpurun("down", run_id, "--now", "seen enough")
