@@ -12,22 +12,23 @@ import pytest
 
 from orchestrator.run import EventKind
 from tests.faults.strikes import ControllerDied
-from tests.incidents.scene import Scene
+from tests.incidents.scene import FOR_EVER, opened
 
 SHOWN_AFTER_S = 30.0
 
 
-def test_down_finds_an_instance_that_is_not_shown_yet(scene: Scene) -> None:
-    scene.world.rules.invisible_s = SHOWN_AFTER_S
-    scene.kill_after("run_instances")
-    with pytest.raises(ControllerDied):
-        scene.launched()
-    down = scene.controller()
-    assert down.instances() == []
-    down.finish()
-    (box,) = scene.instances()
-    assert box.state == "terminated"
-    assert scene.left() == []
-    (clean,) = scene.events(EventKind.CLEAN)
-    assert box.terminated_at is not None
-    assert clean.at >= box.terminated_at
+def test_down_finds_an_instance_that_is_not_shown_yet() -> None:
+    with opened(FOR_EVER) as scene:
+        scene.world.rules.invisible_s = SHOWN_AFTER_S
+        scene.kill_after("run_instances")
+        with pytest.raises(ControllerDied):
+            scene.launched()
+        down = scene.controller()
+        assert down.instances() == []
+        down.finish()
+        (box,) = scene.instances()
+        assert (box.state, box.reason) == ("terminated", "Client.UserInitiatedShutdown")
+        assert scene.left() == []
+        (clean,) = scene.events(EventKind.CLEAN)
+        assert box.terminated_at is not None
+        assert clean.at >= box.terminated_at
