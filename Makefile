@@ -13,6 +13,7 @@ JOBS ?= 2
 SAMPLES ?= 5000
 SEED ?= 0
 REPLAY ?=
+WITHOUT ?=
 
 BIN := .venv/bin
 GPURUN := $(BIN)/gpurun
@@ -93,7 +94,7 @@ test-train: train-setup ## Only the tests that need torch and TRL
 	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
 
 faults: setup ## The search over faults: all single ones, then SAMPLES pairs and triples; REPLAY="…" lives through one
-	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED))
+	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED) $(addprefix --without ,$(WITHOUT)))
 
 bench: setup train-setup ## Measurements: how fast the command answers, how much the model learns
 	$(BIN)/python -m benchmarks

@@ -9,6 +9,7 @@ from collections import Counter
 
 from tests.faults import search
 from tests.faults.fault import Fault
+from tests.faults.world import Enforcers
 
 
 def main() -> int:
@@ -18,22 +19,28 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--replay", help="a printed schedule, to live through once more")
+    parser.add_argument("--without", choices=("controller", "box", "cloud"), action="append")
     options = parser.parse_args()
     if options.replay:
         return _replay(options.replay)
-    bad = _all("single faults", [(fault,) for fault in search.singles()], options.workers)
+    enforcers = Enforcers(**dict.fromkeys(options.without or (), False))
+    bad = _all(
+        "single faults", [(fault,) for fault in search.singles()], options.workers, enforcers
+    )
     drawn = list(search.samples(options.samples, options.seed))
-    bad += _all(f"pairs and triples, seed {options.seed}", drawn, options.workers)
+    bad += _all(f"pairs and triples, seed {options.seed}", drawn, options.workers, enforcers)
     return 1 if bad else 0
 
 
-def _all(name: str, schedules: list[tuple[Fault, ...]], workers: int) -> int:
+def _all(name: str, schedules: list[tuple[Fault, ...]], workers: int, enforcers: Enforcers) -> int:
+    if not schedules:
+        return 0
     began, bad = time.monotonic(), 0
     kinds = Counter(fault.kind for schedule in schedules for fault in schedule)
-    for faults, broken in search.search(schedules, workers):
+    for faults, broken in search.search(schedules, workers, enforcers):
         if broken:
             bad += 1
-            print(search.minimal(faults), flush=True)
+            print(search.minimal(faults, enforcers), flush=True)
     took = time.monotonic() - began
     print(f"{name}: {len(schedules)} lives in {took:.0f} s, {bad} with a broken promise")
     print("  " + ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())), flush=True)

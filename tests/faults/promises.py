@@ -53,7 +53,7 @@ def _books(life: Life) -> Iterator[str]:
     ours = life.settled_usd - _settled_for_results(life)
     if ours < metered * (1 - AGREE):
         yield f"books: the ledger has ${ours:.4f}, the meter ${metered:.4f}"
-    elif ours > metered * (1 + AGREE) + Decimal("0.01") and not life.forgotten:
+    elif ours > metered * (1 + AGREE) and not life.forgotten:
         yield f"books: the ledger has ${ours:.4f}, the meter only ${metered:.4f}"
 
 
