@@ -110,10 +110,7 @@ class Machine:
     ) -> None:
         self.instance_id, self.folder = instance_id, folder
         self._true, self._client, self._switch, self._note = true, client, switch, note
-        self.name = _found(_BOX, user_data).strip("'\"")
-        self._bucket, self._payload = _found(_BUCKET, user_data), _found(_PAYLOAD, user_data)
-        self._end_at, self._limit_s = _number(_END_AT, user_data), _number(_LIMIT, user_data)
-        self._end_with = _found(_END, user_data).strip("\"'")
+        self._read(user_data)
         self.booted_at: float | None = None
         self.skew_s = 0.0
         self.taken_at: float | None = None
@@ -122,6 +119,13 @@ class Machine:
         self._told_off_at: float | None = None
         self._agent: Agent | None = None
         self.tick_s = 10.0
+
+    def _read(self, user_data: str) -> None:
+        """What the rendered script arms and fetches."""
+        self.name = _found(_BOX, user_data).strip("'\"")
+        self._bucket, self._payload = _found(_BUCKET, user_data), _found(_PAYLOAD, user_data)
+        self._end_at, self._limit_s = _number(_END_AT, user_data), _number(_LIMIT, user_data)
+        self._end_with = _found(_END, user_data).strip("\"'")
 
     def client(self, *, fast: bool) -> Any:
         return self._client(self.name, fast)

@@ -7,6 +7,7 @@ schedules fire, boxes tick. A controller's wait inside a call that waits is the 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -62,6 +63,8 @@ class World:
     machines: dict[str, Machine] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     """Promises that were seen broken while the life went on."""
+    kind: Callable[..., Machine] = Machine
+    """What starts with an instance; the scoreboard lets other software run on it."""
 
     def __post_init__(self) -> None:
         self.time = Time(self._pass_to)
@@ -152,7 +155,7 @@ class World:
     # --- instances ------------------------------------------------------------------------
 
     def _launched(self, instance: Instance) -> None:
-        machine = Machine(
+        machine = self.kind(
             instance.id,
             instance.user_data,
             self.folder / instance.id,
