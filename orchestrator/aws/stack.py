@@ -19,8 +19,8 @@ from orchestrator.aws.leftover import Leftover, leftovers
 from orchestrator.aws.refusals import boundary
 from orchestrator.aws.removal import remove
 from orchestrator.aws.tags import checked, named, of_run
-from orchestrator.aws.waits import PROPAGATION_S, TEARDOWN_S, TERMINATION_S
-from orchestrator.errors import CloudError, CredentialsError, GpurunError, TeardownError
+from orchestrator.aws.waits import DEPENDENCY_S, PROPAGATION_S, TEARDOWN_S, TERMINATION_S
+from orchestrator.errors import ApiError, CloudError, CredentialsError, GpurunError, TeardownError
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
@@ -35,7 +35,8 @@ Step = Callable[["Session", str], None]
 def teardown(session: Session, run_id: str, now: datetime) -> list[Leftover]:
     """Delete all of the run but its results; returns what is still there, and what holds it.
 
-    Instances that RunInstances had only just made may show up late: then a second round follows.
+    Instances that RunInstances had only just made may show up late: while their network is waited
+    for, which they hold, or in a second round.
     All waits together end in 25 minutes.
 
     Raises:
@@ -130,6 +131,15 @@ def _delete_volumes(session: Session, run_id: str) -> None:
             remove(session, ec2.delete_volume, VolumeId=volume["VolumeId"])
 
 
+def _delete_network(session: Session, run_id: str) -> None:
+    """An instance that RunInstances had only just made holds it, and shows up meanwhile."""
+    try:
+        network.delete_network(session.within(PROPAGATION_S), run_id)
+    except ApiError:
+        _end_boxes(session, run_id)
+        network.delete_network(session.within(DEPENDENCY_S - PROPAGATION_S), run_id)
+
+
 def _delete_letters(session: Session, run_id: str) -> None:
     """The last chance to tell what they say."""
     for letter in dead_letters.read_letters(session, run_id):
@@ -147,7 +157,7 @@ def _delete_roles(session: Session, run_id: str) -> None:
 _STEPS: tuple[Step, ...] = (
     secrets.delete_secrets,
     _delete_volumes,
-    network.delete_network,
+    _delete_network,
     keys.delete_key_pair,
     schedules.delete_kills,
     _delete_letters,
