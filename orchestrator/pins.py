@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,8 @@ class PinEntry(Frozen):
     file: str
     gpu: bool
     python: str | None
+    wheels_gb: Decimal
+    """What its wheels weigh, at the most on any Python; a box needs twice that."""
     description: str
 
 
@@ -40,6 +43,11 @@ def known_pins() -> Mapping[str, PinEntry]:
     """Every stack in `pins.yaml`, by name."""
     listed = yaml.safe_load((PINS_FOLDER / "pins.yaml").read_text("utf-8"))
     return {name: PinEntry.model_validate(entry) for name, entry in listed.items()}
+
+
+def room_gb(names: Iterable[str]) -> Decimal:
+    """What the pins of those names take on a disk: the wheels, and what they unpack to."""
+    return sum((2 * known_pins()[name].wheels_gb for name in set(names)), Decimal(0))
 
 
 def pin_set(name: str) -> PinSet:

@@ -6,6 +6,7 @@ it returns is what people confirm, what the ledger reserves and what `run.json` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -18,7 +19,7 @@ from orchestrator.cautions import cautions_of
 from orchestrator.errors import OverCap, RunbookError
 from orchestrator.money import hours_of, usd
 from orchestrator.offer import Offer, find_offer
-from orchestrator.pins import PinSet
+from orchestrator.pins import PinSet, room_gb
 from orchestrator.planned import PlanModel, PlannedBox, PlannedJob, Range
 from orchestrator.programs import STEPS_A_LINE
 from orchestrator.quote import (
@@ -173,13 +174,22 @@ def _checked_cap(cap: Decimal) -> Decimal:
 
 
 def _check_disks(runbook: Runbook, ami: AmiFacts | None) -> None:
+    """A disk must have room for the image and for the jobs' pins before anything is made."""
     for name, box in runbook.boxes.items():
-        if ami and box.disk_gb < ami.snapshot_gb:
-            raise RunbookError(
-                f"boxes.{name}.disk_gb: {box.disk_gb} GB is less than the {ami.snapshot_gb} GB of "
-                f"{ami.id}",
-                hint=f"Set disk_gb to at least {ami.snapshot_gb}.",
-            )
+        if ami is None or box.disk_gb >= (need := _room_gb(runbook, name, ami)):
+            continue
+        pins = need - ami.snapshot_gb
+        raise RunbookError(
+            f"boxes.{name}.disk_gb: {box.disk_gb} GB is less than the {ami.snapshot_gb} GB of "
+            f"{ami.id} and the {pins} GB that its jobs' pins take",
+            hint=f"Set disk_gb to at least {need}, and to more for models and checkpoints.",
+        )
+
+
+def _room_gb(runbook: Runbook, box: str, ami: AmiFacts) -> int:
+    """Models and checkpoints come on top: how large they are only the jobs know."""
+    mine = [runbook.pins_of(job) for job in runbook.jobs.values() if job.box == box]
+    return ami.snapshot_gb + math.ceil(room_gb(name for name in mine if name))
 
 
 def _check_cap(plan: Plan) -> None:

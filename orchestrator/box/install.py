@@ -20,6 +20,8 @@ from orchestrator.box.spec import Pins
 
 INSTALL_S = 3600.0
 CHECK_S = 300.0
+DRIVER_S = 120.0
+"""For nvidia-smi, which answers in seconds: one that hangs must cost little."""
 _GPU_CHECK = """
 import torch
 if not torch.cuda.is_available():
@@ -66,7 +68,7 @@ def check_driver() -> None:
     """Raises NoGpu."""
     try:
         said = _run(
-            ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], CHECK_S
+            ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], DRIVER_S
         )
     except InstallFailed as error:
         raise NoGpu(f"no working NVIDIA driver: {error}") from error

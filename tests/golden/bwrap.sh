@@ -46,6 +46,8 @@ if [ -d /run/systemd/system ]; then
   printf '[Service]\nExecStart=/bin/bash -c "[ -s %s ] && exec /bin/bash %s; systemctl poweroff"\nRestart=always\nRestartSec=5\nTasksMax=infinity\n[Install]\nWantedBy=multi-user.target\n' \
     "$GPURUN_ROOT/user-data" "$GPURUN_ROOT/user-data" >/etc/systemd/system/gpurun-again.service
   systemctl daemon-reload && systemctl enable gpurun-again.service && systemctl enable --now gpurun-end.timer gpurun-end-hard.timer
+  # An upgrade under way would change the driver's library under a job, and hold dpkg's lock.
+  systemctl --no-block mask --now apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service unattended-upgrades.service
 fi
 
 [ -s "$GPURUN_ROOT/booted-at" ] || date +%s >"$GPURUN_ROOT/booted-at"
