@@ -8,6 +8,7 @@ for a `fast` client; box: four and one).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from botocore.exceptions import ClientError, ConnectionClosedError
@@ -32,6 +33,13 @@ class Strike(Protocol):
     def after(self, actor: str, operation: str, nth: int, parameters: dict[str, Any]) -> None: ...
 
 
+@dataclass
+class Fate:
+    """What all clients of one process share: once it has died, none of them calls again."""
+
+    died: BaseException | None = None
+
+
 class Wire:
     """A client of one service for one actor."""
 
@@ -43,9 +51,15 @@ class Wire:
         attempts: int,
         strike: Strike,
         wait: Callable[[float], None],
+        fate: Fate | None = None,
     ) -> None:
         self._client, self._service, self._actor = client, service, actor
-        self._attempts, self._strike, self._wait = attempts, strike, wait
+        self._attempts, self._strike, self._wait, self._fate = (
+            attempts,
+            strike,
+            wait,
+            fate or Fate(),
+        )
 
     def __getattr__(self, operation: str) -> Any:
         if operation in ("can_paginate", "meta", "exceptions", "get_waiter"):
@@ -63,6 +77,17 @@ class Wire:
         return self._call(operation, lambda: list(real.paginate(**parameters)), parameters)  # type: ignore[no-any-return]
 
     def _call(self, operation: str, real: Callable[[], Any], parameters: dict[str, Any]) -> Any:
+        if self._fate.died is not None:  # a killed process has no `except` and no `finally`
+            raise self._fate.died
+        try:
+            return self._tried(operation, real, parameters)
+        except Exception:
+            raise
+        except BaseException as died:
+            self._fate.died = died
+            raise
+
+    def _tried(self, operation: str, real: Callable[[], Any], parameters: dict[str, Any]) -> Any:
         nth = self._strike.count(self._actor, operation)
         for attempt in range(1, self._attempts + 1):
             try:

@@ -23,7 +23,7 @@ from tests.faults.fault import CONTROLLER, Kind
 from tests.faults.machine import Died, Machine
 from tests.faults.strikes import Strikes
 from tests.faults.trainer import Written
-from tests.faults.wire import Wire
+from tests.faults.wire import Fate, Wire
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 SERVICES = (
@@ -99,6 +99,7 @@ class World:
     def session(self) -> Session:
         """A controller's own, as it is made anew by each command."""
         clients: dict[Any, Any] = {}
+        fate = Fate()
         for service in SERVICES:
             for fast in (False, True):
                 clients[service, REGION, fast] = Wire(
@@ -108,6 +109,7 @@ class World:
                     1 if fast else CONTROLLER_ATTEMPTS,
                     self.strikes,
                     self.time.sleep,
+                    fate,
                 )
         patience = Patience(sleep=self.time.sleep, clock=self.time.monotonic)
         boto = _BOTO
@@ -205,6 +207,7 @@ class World:
                 1 if fast else BOX_ATTEMPTS,
                 self.strikes,
                 lambda _: None,
+                Fate(),
             )
         return self._wires[key]
 
