@@ -93,9 +93,15 @@ def _in_vpc(session: Session, item: Leftover) -> Iterator[str]:
         argument = "Filter" if operation == "describe_nat_gateways" else "Filters"
         for page in ec2.get_paginator(operation).paginate(**{argument: [where(by, item.id)]}):
             for row in _flat(page[key]):
-                said = None if is_of(item.run, row) else words(row)
+                told_of = is_of(item.run, row) and not _is_going(row)
+                said = None if told_of else words(row)
                 if said:
                     yield said
+
+
+def _is_going(row: Any) -> bool:
+    """Deleted already, so that nobody lists it as left; but it isn't gone."""
+    return str(row.get("State", "")).lower() == "deleting"
 
 
 def _flat(rows: list[Any]) -> Iterator[Any]:
