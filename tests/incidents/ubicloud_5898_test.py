@@ -1,4 +1,4 @@
-"""ubicloud PR#5898, rust-lang/bors#830, boto/boto3#4406: a ClientToken that was used before.
+"""ubicloud#5898, rust-lang/bors#830, boto/boto3#4406: a ClientToken that was used before.
 
 There: a token is made from too little. A retry with another type is refused as a mismatch, or gets
 the instance of a launch that ended long ago, and no machine ever comes.
