@@ -30,10 +30,10 @@ def read_logs(opened: Opened, job: str | None, *, follow: bool) -> Iterator[str]
         yield from _consoles(opened)
         return
     _check_job(opened, job)
-    shown, committed = b"", False
+    shown, committed, known = b"", False, dict[str, bytes]()
     while True:
         over = _is_over(opened, job)
-        data = results.read_file(opened.bucket, opened.record.run_id, job, "log.txt")
+        data = results.read_file(opened.bucket, opened.record.run_id, job, "log.txt", known)
         committed = committed or data is not None
         if data is not None and len(data) > len(shown):
             yield data[len(shown) :].decode(errors="replace")

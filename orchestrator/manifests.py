@@ -9,9 +9,16 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 OVER = frozenset({"done", "failed", "cut", "blocked"})
 """Job states after which nothing more comes."""
@@ -37,14 +44,31 @@ def _inside(path: str) -> str:
     return path
 
 
-class File(BaseModel):
-    """One file of a manifest."""
+class Blob(BaseModel):
+    """Bytes in the bucket, by their hash."""
 
     model_config = ConfigDict(frozen=True)
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     size: int = Field(ge=0)
+
+
+class File(Blob):
+    """One file of a manifest: a blob, or one that grew, in pieces one after the other."""
+
     mode: int = Field(ge=0)
+    pieces: tuple[Blob, ...] = ()
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if self.pieces and sum(piece.size for piece in self.pieces) != self.size:
+            raise ValueError("its pieces don't add up to its size")
+        return self
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        """What it's made of, in order."""
+        return self.pieces or (self,)
 
 
 class Manifest(BaseModel):
@@ -108,11 +132,25 @@ def read_metrics(bucket: Bucket, run_id: str, job: str) -> list[dict[str, Any]]:
     return [line for line in lines if line]
 
 
-def read_file(bucket: Bucket, run_id: str, job: str, name: str) -> bytes | None:
-    """One committed file of a job; None when the newest manifest doesn't name it."""
+def read_file(
+    bucket: Bucket, run_id: str, job: str, name: str, known: dict[str, bytes] | None = None
+) -> bytes | None:
+    """One committed file of a job; None when the newest manifest doesn't name it.
+
+    `known`: blobs by their hash that were read before, and are then again.
+    """
     found = newest_manifest(bucket, run_id, job)
     file = found.manifest.files.get(name) if found else None
-    return bucket.get(blob_key(run_id, job, file.sha256)) if file else None
+    if file is None:
+        return None
+    known = {} if known is None else known
+    for blob in file.blobs:
+        if blob.sha256 not in known:
+            data = bucket.get(blob_key(run_id, job, blob.sha256))
+            if data is None:
+                return None
+            known[blob.sha256] = data
+    return b"".join(known[blob.sha256] for blob in file.blobs)
 
 
 def read_statuses(bucket: Bucket, run_id: str, jobs: Iterable[str]) -> dict[str, dict[str, Any]]:

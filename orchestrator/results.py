@@ -27,6 +27,7 @@ from orchestrator.errors import (
 )
 from orchestrator.manifests import (
     OVER,
+    Blob,
     Bucket,
     File,
     Manifest,
@@ -211,7 +212,7 @@ def _pull_job(home: Home, job: str) -> JobPull:
 
 
 class Brought(NamedTuple):
-    """One blob: what is wrong with it, bytes fetched, what was set aside for it."""
+    """One file: what is wrong with it, bytes fetched, what was set aside for it."""
 
     problem: str = ""
     fetched: int = 0
@@ -219,16 +220,16 @@ class Brought(NamedTuple):
 
 
 def _bring(home: Home, job: str, file: File, names: list[str]) -> Brought:
-    """Put one blob under all its names."""
+    """Put one file's bytes under all its names."""
     targets = {name: _target(home.folder, f"{job}/{name}") for name in names}
     missing = {name: target for name, target in targets.items() if not _is_file(target, file)}
     for name in names:
         home.pulled.add(f"{job}/{name}", file.sha256)
     if not missing:
         return Brought()
-    part = home.folder / PARTS / job / file.sha256
+    part = home.folder / PARTS / job / f"{file.sha256}-{file.mode:o}"
     part.parent.mkdir(parents=True, exist_ok=True)
-    said, fetched = _fetch(home.bucket, blob_key(home.run_id, job, file.sha256), part, file)
+    said, fetched = _fetch_pieces(home, job, part, file)
     if said:
         return Brought(f"{', '.join(names)}: {said}", fetched)
     part.chmod((file.mode & 0o777) | 0o600)
@@ -244,7 +245,33 @@ def _bring(home: Home, job: str, file: File, names: list[str]) -> Brought:
     return Brought("", fetched, tuple(kept))
 
 
-def _fetch(bucket: Bucket, key: str, part: Path, file: File) -> tuple[str, int]:
+def _fetch_pieces(home: Home, job: str, part: Path, file: File) -> tuple[str, int]:
+    """Fill `part` with the whole file, from one blob or from several; as `_fetch`."""
+    if not file.pieces:
+        return _fetch(home.bucket, blob_key(home.run_id, job, file.sha256), part, file)
+    folder, total = part.with_name(part.name + "-pieces"), 0
+    folder.mkdir(exist_ok=True)
+    for piece in file.pieces:
+        key = blob_key(home.run_id, job, piece.sha256)
+        said, fetched = _fetch(home.bucket, key, folder / piece.sha256, piece)
+        total += fetched
+        if said:
+            return said, total
+    _join([folder / piece.sha256 for piece in file.pieces], part)
+    shutil.rmtree(folder)
+    return "" if _is_file(part, file) else "its pieces in the bucket make another file", total
+
+
+def _join(pieces: list[Path], whole: Path) -> None:
+    with whole.open("wb") as out:
+        for piece in pieces:
+            with piece.open("rb") as opened:
+                shutil.copyfileobj(opened, out)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _fetch(bucket: Bucket, key: str, part: Path, file: Blob) -> tuple[str, int]:
     """Fill `part` until it is the blob; (what is wrong with the blob, bytes fetched).
 
     Raises what the bucket raises, once no try brings anything new.
@@ -289,7 +316,7 @@ def _target(folder: Path, name: str) -> Path:
     return target
 
 
-def _is_file(path: Path, file: File) -> bool:
+def _is_file(path: Path, file: Blob) -> bool:
     if path.is_symlink() or not path.is_file() or path.stat().st_size != file.size:
         return False
     return hash_of(path) == file.sha256

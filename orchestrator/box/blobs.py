@@ -1,29 +1,37 @@
 """A job's files as blobs in the bucket, each under its hash; any number of threads may ask.
 
 A hash is kept with the file's size, mtime and inode, so a file of the same length with an older
-mtime is read anew. What is uploaded is counted against the box's allowance before it goes.
+mtime is read anew. What is uploaded is counted against the box's allowance before it goes. Of a
+file that has grown only what is new goes up.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from orchestrator.box.allowance import OWN, REST, Allowance, Refused
-from orchestrator.box.parts import Changed, Paused, Stop
+from orchestrator.box.parts import Changed, Paused, Span, Stop
+from orchestrator.box.pieces import Entry, Piece, Reading, entry_of, pieces_of
 from orchestrator.box.redact import Redactor, Withheld
 from orchestrator.box.regular import open_regular
 from orchestrator.box.scan import OWN as OWN_NAMES
 from orchestrator.box.scan import Found, Unit
 from orchestrator.box.store import Store
 
-Entry = dict[str, Any]
 # A larger file that is being written is rather weights than a table of numbers.
 APPENDED_BYTES = 64 << 20
+
+
+class Hashed(NamedTuple):
+    """What a file held when it was read: its hash, and the blobs that make it up."""
+
+    sha256: str = ""
+    pieces: tuple[Piece, ...] = ()
 
 
 @dataclass
@@ -38,7 +46,7 @@ class Blobs:
     _held: dict[str, str | None] = field(default_factory=dict)
     """The secret in each file that was read."""
     _there: dict[str, int] | None = None
-    _hashes: dict[str, tuple[tuple[int, int, int, int], str]] = field(default_factory=dict)
+    _hashes: dict[str, tuple[tuple[int, int, int, int], Hashed]] = field(default_factory=dict)
     _begins: dict[str, tuple[int, str]] = field(default_factory=dict)
     _turns: dict[str, threading.Lock] = field(default_factory=dict)
     _swept: bool = False
@@ -57,27 +65,36 @@ class Blobs:
         """Hash and size of what the bucket has now. Raises StoreDown."""
         return {key.rpartition("/")[2]: size for key, size in self.store.keys(self.under)}
 
-    def bring(self, unit: Unit, *, own: bool, stop: Stop, ticket: int = 0) -> dict[str, Entry]:
-        """The unit's entries, once all of its bytes are in the bucket.
+    def bring(
+        self,
+        unit: Unit,
+        before: Mapping[str, Entry],
+        *,
+        own: bool,
+        stop: Stop,
+        ticket: int = 0,
+    ) -> dict[str, Entry]:
+        """The unit's entries, once all of its bytes are in the bucket. `before`: the last ones.
 
         Raises Changed, Paused, Refused, Withheld, StoreDown, OSError.
         """
         total = sum(found.size for found in unit.files)
         if self.allowance.is_beyond(total):
             raise Refused(named(unit))
-        hashed = [(found, self._hash(found)) for found in unit.files]
-        missing = {sha256: found for found, sha256 in hashed if not self._has(sha256, found.size)}
+        hashed = [(found, self._hash(found, before.get(found.name))) for found in unit.files]
+        blobs = {sha256: span for found, it in hashed for sha256, span in _spans(found.path, it)}
+        missing = {sha: span for sha, span in blobs.items() if not self._has(sha, span.size)}
         counted = self._count(unit, list(missing.values()), OWN if own else REST, ticket)
         try:
-            for sha256, found in missing.items():
+            for sha256, span in missing.items():
                 if not own and stop():
-                    raise Paused(found.name)
-                self._upload(found, sha256, stop=stop, urgent=own)
-                counted.remove(found)
+                    raise Paused(str(span.path))
+                self._upload(span, sha256, stop=stop, urgent=own)
+                counted.remove(span)
         finally:
-            for found in counted:
-                self.allowance.give_back(found.size, self.store.requests_for(found.size))
-        return {found.name: self._entry(found, sha256) for found, sha256 in hashed}
+            for span in counted:
+                self.allowance.give_back(span.size, self.store.requests_for(span.size))
+        return {found.name: self._entry(found, it) for found, it in hashed}
 
     def at_rest(self, found: Found, unit: Unit, now: float, quiet_s: float) -> Found:
         """As it may be taken now. Raises Changed while it's being written."""
@@ -106,53 +123,70 @@ class Blobs:
 
     def sweep(self, names: Iterable[str]) -> None:
         """Throw away the parts of files that are other ones by now. Raises StoreDown."""
-        hashes = [self._hashes[name][1] for name in names if name in self._hashes]
-        self.store.forget(self.under, {self.under + sha256 for sha256 in hashes})
+        known = [self._hashes[name][1] for name in names if name in self._hashes]
+        wanted = {self.under + piece.sha256 for hashed in known for piece in hashed.pieces}
+        self.store.forget(self.under, wanted)
 
-    def _count(self, unit: Unit, files: list[Found], upto: int, ticket: int) -> list[Found]:
-        size = sum(found.size for found in files)
-        requests = sum(self.store.requests_for(found.size) for found in files)
+    def _count(self, unit: Unit, spans: list[Span], upto: int, ticket: int) -> list[Span]:
+        size = sum(span.size for span in spans)
+        requests = sum(self.store.requests_for(span.size) for span in spans)
         if not self.allowance.take(size, requests, upto, ticket):
             raise Refused(named(unit))
-        return files
+        return spans
 
-    def _upload(self, found: Found, sha256: str, *, stop: Stop, urgent: bool) -> None:
+    def _upload(self, span: Span, sha256: str, *, stop: Stop, urgent: bool) -> None:
         with self._turns.setdefault(sha256, threading.Lock()):
-            if self._has(sha256, found.size):
+            if self._has(sha256, span.size):
                 return  # another file with the same bytes
-            if not self._swept and self.store.requests_for(found.size) > 1:
+            if not self._swept and self.store.requests_for(span.size) > 1:
                 self._swept = True
                 self.store.abort_cut(self.under)
             key = self.under + sha256
-            self.store.upload(key, found.path, sha256, found.size, stop=stop, urgent=urgent)
+            self.store.upload(
+                key, span.path, sha256, span.size, start=span.start, stop=stop, urgent=urgent
+            )
             if self._there is not None:
-                self._there[sha256] = found.size
+                self._there[sha256] = span.size
         self._turns.pop(sha256, None)
 
     def _has(self, sha256: str, size: int) -> bool:
         return self._there is not None and self._there.get(sha256) == size
 
-    def _entry(self, found: Found, sha256: str) -> Entry:
+    def _entry(self, found: Found, hashed: Hashed) -> Entry:
         if not found.grows and stamp(found.path) != found.stamp:
             raise Changed(found.name)
-        return {"sha256": sha256, "size": found.size, "mode": found.mode}
+        return entry_of(hashed.sha256, hashed.pieces, found.mode)
 
-    def _hash(self, found: Found) -> str:
-        seen, sha256 = self._hashes.get(found.name, (None, ""))
+    def _hash(self, found: Found, before: Entry | None) -> Hashed:
+        seen, hashed = self._hashes.get(found.name, (None, Hashed()))
         if seen != found.stamp:
-            sha256, read, self._held[found.name] = self.redact.sha256(found.path, found.size)
-            if read < found.size or (not found.grows and stamp(found.path) != found.stamp):
-                raise Changed(found.name)
-            self._hashes[found.name] = (found.stamp, sha256)
+            hashed = self._read(found, before)
+            self._hashes[found.name] = (found.stamp, hashed)
         if variable := self._held.get(found.name):
             raise Withheld(f"{found.name} (holds {variable})")
-        return sha256
+        return hashed
+
+    def _read(self, found: Found, before: Entry | None) -> Hashed:
+        may_have_grown = found.grows or found.size <= APPENDED_BYTES
+        reading = Reading(pieces_of(before) if before and may_have_grown else ())
+        read, self._held[found.name] = self.redact.read(found.path, found.size, reading.see)
+        if read < found.size or (not found.grows and stamp(found.path) != found.stamp):
+            raise Changed(found.name)
+        return Hashed(reading.sha256, reading.pieces(found.path, found.size))
 
     def _only_grew(self, found: Found) -> bool:
         """What it held a round ago is how it begins now: it's appended to, as a log is."""
         size, sha256 = self._begins.get(found.name, (0, ""))
         self._begins[found.name] = found.size, hash_file(found.path, found.size)
         return 0 < size <= found.size and hash_file(found.path, size) == sha256
+
+
+def _spans(path: Path, hashed: Hashed) -> Iterator[tuple[str, Span]]:
+    """Where in the file each of its blobs is."""
+    start = 0
+    for piece in hashed.pieces:
+        yield piece.sha256, Span(path, start, piece.size)
+        start += piece.size
 
 
 def named(unit: Unit) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.box.allowance import MANIFESTS, Allowance
-from orchestrator.box.blobs import Entry
+from orchestrator.box.pieces import Entry, blobs_of
 from orchestrator.box.store import Store
 
 _NAME = re.compile(r".*/(\d{6,})\.json")
@@ -101,7 +101,7 @@ class Commits:
         Raises Unverified, StoreDown.
         """
         body = self.store.get(self._key())
-        named = {entry["sha256"]: entry["size"] for entry in self.listed.values()}
+        named = blobs_of(self.listed.values())
         missing = [sha256 for sha256, size in named.items() if there.get(sha256) != size]
         if _read(body).get("files") != self.listed or missing:
             self._final_attempt = None

@@ -7,14 +7,19 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
+from orchestrator.box.pieces import Piece, pieces_of
 from orchestrator.box.scan import OWN, checkpoint_of
 from orchestrator.box.spec import inside
 from orchestrator.box.state import CUT, SPOT_NOTICE, WAITING
 from orchestrator.box.store import Absent, Store
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 log = logging.getLogger("gpurun")
 DOWNLOADS = 3
@@ -131,7 +136,7 @@ def _download(store: Store, job: str, entry: dict[str, Any], to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     part = to.with_name(to.name + ".part")
     try:
-        arrived = any(_arrives(store, job, entry["sha256"], part) for _ in range(DOWNLOADS))
+        arrived = _arrives(store, job, entry, part)
     except Absent:
         arrived = False
     if not arrived:
@@ -141,13 +146,33 @@ def _download(store: Store, job: str, entry: dict[str, Any], to: Path) -> None:
     part.replace(to)
 
 
-def _arrives(store: Store, job: str, sha256: str, part: Path) -> bool:
-    digest = hashlib.sha256()
+def _arrives(store: Store, job: str, entry: dict[str, Any], part: Path) -> bool:
+    """Each piece by its hash, then the whole by its own."""
+    whole = hashlib.sha256()
     with part.open("wb") as file:
-        for block in store.chunks(f"jobs/{job}/blobs/{sha256}"):
-            digest.update(block)
-            file.write(block)
-    return digest.hexdigest() == sha256
+        for piece in pieces_of(entry):
+            for _ in range(DOWNLOADS):
+                blocks = store.chunks(f"jobs/{job}/blobs/{piece.sha256}")
+                if so_far := _append(blocks, piece, file, whole):
+                    break
+            else:
+                return False
+            whole = so_far
+    return whole.hexdigest() == str(entry["sha256"])
+
+
+def _append(blocks: Iterator[bytes], piece: Piece, file: IO[bytes], whole: _Hash) -> _Hash | None:
+    """The hash of all that is in the file then; None when those aren't the piece's bytes."""
+    digest, whole, start = hashlib.sha256(), whole.copy(), file.tell()
+    for block in blocks:
+        digest.update(block)
+        whole.update(block)
+        file.write(block)
+    if digest.hexdigest() == piece.sha256:
+        return whole
+    file.seek(start)
+    file.truncate()
+    return None
 
 
 def _was_taken_away(status: Any) -> bool:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.box.regular import open_regular
 from orchestrator.box.streams import STREAMS, streams
@@ -34,6 +34,14 @@ class Paused(Exception):
     """Told to stop in the middle; what has gone up needn't go again."""
 
 
+class Span(NamedTuple):
+    """`size` bytes of a file, from `start` on."""
+
+    path: Path
+    start: int
+    size: int
+
+
 @dataclass
 class Upload:
     """One that has begun. `sent`: parts 1, 2, … as S3 wants them named in the end."""
@@ -50,9 +58,8 @@ def never() -> bool:
 
 def send_parts(
     upload: Upload,
-    path: Path,
+    span: Span,
     sha256: str,
-    size: int,
     send: Send,
     stop: Stop,
     room: BoundedSemaphore,
@@ -63,14 +70,14 @@ def send_parts(
     """
     waiting: deque[tuple[Future[dict[str, Any]], _Hash]] = deque()
     digest, begin = upload.digest.copy(), len(upload.sent)
-    parts = -(-size // upload.part_bytes)
-    with streams(STREAMS) as pool, open_regular(path) as file:
-        file.seek(begin * upload.part_bytes)
+    parts = -(-span.size // upload.part_bytes)
+    with streams(STREAMS) as pool, open_regular(span.path) as file:
+        file.seek(span.start + begin * upload.part_bytes)
         try:
             for number in range(begin + 1, parts + 1):
                 if number > begin + 1 and stop():
-                    raise Paused(str(path))
-                block = _next(file, upload, size, number, room)
+                    raise Paused(str(span.path))
+                block = _next(file, upload, span.size, number, room)
                 digest.update(block)
                 future = pool.submit(_send_one, send, number, block, room)
                 waiting.append((future, digest.copy()))
@@ -81,7 +88,7 @@ def send_parts(
             while waiting:
                 _settle(upload, waiting)
     if upload.digest.hexdigest() != sha256:
-        raise Changed(str(path))
+        raise Changed(str(span.path))
 
 
 def _next(

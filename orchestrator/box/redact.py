@@ -7,10 +7,9 @@ beginning of one at the end of a file that still grows is held back until more o
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -112,21 +111,23 @@ class Redactor:
         part.replace(copy)
         return copy, copy.stat().st_size
 
-    def sha256(self, path: Path, size: int) -> tuple[str, int, str | None]:
-        """Hash of the first `size` bytes, how many there were, and the variable in them.
+    def read(
+        self, path: Path, size: int, see: Callable[[bytes], object]
+    ) -> tuple[int, str | None]:
+        """How many of the first `size` bytes there are, and the variable in them.
 
-        One pass, so that what was searched is what has this hash. Raises OSError.
+        One pass, so that what is hashed by `see` is what was searched. Raises OSError.
         """
-        digest, read, name, carry = hashlib.sha256(), 0, None, b""
+        read, name, carry = 0, None, b""
         all_forms = size <= ALL_FORMS_BYTES
         with open_regular(path) as file:
             for block in _blocks(file, size):
-                digest.update(block)
+                see(block)
                 read += len(block)
                 if self._forms and name is None:
                     name = self.name_in(carry + block, all_forms=all_forms)
                     carry = (carry + block)[-self._longest :]
-        return digest.hexdigest(), read, name
+        return read, name
 
     def clear_size(self, path: Path, size: int) -> int:
         """How much of a growing file is sure not to end within a value. Raises OSError."""

@@ -17,7 +17,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from orchestrator.box.parts import Changed, Paused, Send, Stop, Upload, never, send_parts
+from orchestrator.box.parts import Changed, Paused, Send, Span, Stop, Upload, never, send_parts
 from orchestrator.box.regular import open_regular
 from orchestrator.box.streams import STREAMS
 
@@ -126,20 +126,21 @@ class Store:
         sha256: str,
         size: int,
         *,
+        start: int = 0,
         stop: Stop = never,
         urgent: bool = False,
     ) -> None:
-        """Put the file's first `size` bytes; nothing appears under `key` unless they hash right.
+        """Put `size` of the file's bytes; nothing appears under `key` unless they hash right.
 
         A large one stops between two parts when it's told to, and goes on when it's asked for
         again. `urgent`: doesn't wait for its turn behind others. Raises Changed, Paused,
         StoreDown, OSError.
         """
         if size > PART_BYTES:
-            self._upload_parts(key, path, sha256, size, stop)
+            self._upload_parts(key, Span(path, start, size), sha256, stop)
             return
         with nullcontext() if urgent else self._room:
-            self.put(key, _checked(_read(path, size), sha256))
+            self.put(key, _checked(_read(path, start, size), sha256))
 
     def requests_for(self, size: int) -> int:
         """How many requests an object of that size takes."""
@@ -176,7 +177,7 @@ class Store:
             if upload_id not in own:
                 self._abort(key[len(self.prefix) :], upload_id)
 
-    def _upload_parts(self, key: str, path: Path, sha256: str, size: int, stop: Stop) -> None:
+    def _upload_parts(self, key: str, span: Span, sha256: str, stop: Stop) -> None:
         names: Any = {"Bucket": self.bucket, "Key": self.prefix + key}
         upload = self._uploads.get(key)
         if upload is None:
@@ -184,7 +185,7 @@ class Store:
             upload = self._uploads[key] = Upload(begun["UploadId"], PART_BYTES)
         names["UploadId"] = upload.id
         try:
-            send_parts(upload, path, sha256, size, self._sender(names), stop, self._room)
+            send_parts(upload, span, sha256, self._sender(names), stop, self._room)
             parts: Any = {"Parts": upload.sent}
             self._call(lambda s3: s3.complete_multipart_upload(**names, MultipartUpload=parts))
         except (Paused, StoreDown) as error:
@@ -269,8 +270,9 @@ class Store:
         return client
 
 
-def _read(path: Path, size: int) -> bytes:
+def _read(path: Path, start: int, size: int) -> bytes:
     with open_regular(path) as file:
+        file.seek(start)
         return file.read(size)
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.box.allowance import USED_UP, Allowance, Refused
-from orchestrator.box.blobs import Blobs, Entry, named
+from orchestrator.box.blobs import Blobs, named
 from orchestrator.box.commits import Commits, Saying, Unverified
 from orchestrator.box.parts import Changed, Paused, never
+from orchestrator.box.pieces import Entry
 from orchestrator.box.redact import Redactor, Withheld, noted
 from orchestrator.box.scan import OWN, Unit, again, checkpoint_of, scan, under
 from orchestrator.box.store import Store, StoreDown
@@ -255,7 +256,10 @@ class Syncer:
             files = tuple(self._blobs.at_rest(found, unit, *rest) for found in files)
         files = tuple(self._blobs.fit_to_leave(found, ends=round_.final) for found in files)
         fit = replace(unit, files=files)
-        listed = self._blobs.bring(fit, own=is_own(unit), stop=round_.is_over, ticket=ticket)
+        before = {} if unit.checkpoint else self._now()  # a trainer appends to no checkpoint
+        listed = self._blobs.bring(
+            fit, before, own=is_own(unit), stop=round_.is_over, ticket=ticket
+        )
         if unit.checkpoint and not self._is_still(unit):
             raise Changed(unit.checkpoint)
         return listed

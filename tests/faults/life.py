@@ -25,7 +25,7 @@ from unittest import mock
 from orchestrator import results, start
 from orchestrator.aws import sweep
 from orchestrator.aws.bucket import Bucket, find_run_bucket
-from orchestrator.box import agent, memory, store, sync
+from orchestrator.box import agent, memory, pieces, store, sync
 from orchestrator.catalog import load_catalog
 from orchestrator.errors import CapacityError, GpurunError, LaunchError, QuotaError
 from orchestrator.lives import UNLISTED
@@ -212,6 +212,8 @@ def _simulated(world: World) -> Iterator[None]:
         mock.patch.object(start, "caller_cidr", return_value="203.0.113.7/32"),
         mock.patch.object(sync, "STREAMS", 1),
         mock.patch.object(store, "STREAMS", 1),
+        mock.patch.object(pieces, "LEAST", 64),  # what it grows to is small, too
+        mock.patch.object(pieces, "FAN", 3),
         mock.patch.object(results, "THREADS", 1),
         mock.patch.object(agent, "remember", partial(_remember, world)),
     ):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.box.allowance import Allowance
+from orchestrator.box.pieces import pieces_of
 from orchestrator.box.store import Store
 from orchestrator.box.sync import Round, Synced, Syncer
 
@@ -58,7 +59,9 @@ class Desk:
 
     def blob(self, seq: int, name: str) -> bytes | None:
         """The bytes that a manifest names."""
-        return self.store.get(f"jobs/train/blobs/{self.manifest(seq)['files'][name]['sha256']}")
+        pieces = pieces_of(self.manifest(seq)["files"][name])
+        blobs = [self.store.get(f"jobs/train/blobs/{piece.sha256}") for piece in pieces]
+        return None if None in blobs else b"".join(blob or b"" for blob in blobs)
 
     def held(self) -> int:
         """Bytes that the bucket holds of the job's blobs and manifests."""

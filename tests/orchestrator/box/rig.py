@@ -19,6 +19,7 @@ import boto3
 from moto.server import ThreadedMotoServer
 
 from orchestrator.box import spec
+from orchestrator.box.pieces import pieces_of
 
 RUN, BOX, BUCKET, REGION = "test-261129-120000-abcd", "l4", "gpurun-test", "us-east-1"
 PREFIX = f"runs/{RUN}/"
@@ -183,7 +184,8 @@ class Rig:
         return [self.json(item["Key"][len(PREFIX) :]) for item in pages.get("Contents", [])]
 
     def blob(self, job: str, entry: dict[str, Any]) -> bytes:
-        return self.read(f"jobs/{job}/blobs/{entry['sha256']}") or b""
+        blobs = (self.read(f"jobs/{job}/blobs/{it.sha256}") for it in pieces_of(entry))
+        return b"".join(blob or b"" for blob in blobs)
 
     def file(self, job: str, name: str) -> bytes:
         return self.blob(job, self.manifests(job)[-1]["files"][name])
