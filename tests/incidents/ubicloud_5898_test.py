@@ -73,7 +73,8 @@ def test_a_token_that_was_used_with_other_words_leads_to_what_it_made(
     first = run.launch()
     said = answer(account, run, first.zone, TYPES[0], user_data="#!/bin/sh\n")
     assert said == "IdempotentParameterMismatch"
-    seen: Iterator[list[BoxRecord]] = iter([[], [], []])  # reads are late, so that the launch goes as far as the refusal
+    # Reads are late, so that the launch goes as far as the refusal.
+    seen: Iterator[list[BoxRecord]] = iter([[], [], []])
     monkeypatch.setattr(
         "orchestrator.aws.boxes.find_boxes", lambda *of: next(seen, find_boxes(*of))
     )
