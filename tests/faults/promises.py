@@ -13,8 +13,8 @@ from tests.faults.fault import Kind
 from tests.faults.life import POLL_S, Life, the_plan
 from tests.faults.machine import Machine
 from tests.faults.strikes import MINUTE_S
-from tests.faults.world import REGION
 from tests.faults.trainer import Written
+from tests.faults.world import REGION
 
 AGREE = Decimal("0.01")
 """Our books and the cloud's meter may differ by so much of the metered amount."""

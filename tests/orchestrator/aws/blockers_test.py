@@ -130,7 +130,7 @@ def test_an_interface_is_named_with_what_it_is_for(stack: Stack, clock: FakeCloc
     words = f"network-interface {name} (of nothing 'Ann's probe')"
     assert words in detail(left, "vpc")
     assert words in detail(left, "subnet")
-    assert clock.waited_s <= 61
+    assert clock.waited_s <= 121  # looked at twice: an instance of ours may have shown up
 
 
 def test_a_group_that_names_ours_is_named(stack: Stack, clock: FakeClock) -> None:
@@ -177,7 +177,7 @@ def test_a_role_that_a_person_gave_a_policy_is_named_with_it(
     left = teardown(session, RUN, clock.now())
     assert [item.id for item in left] == [name]
     assert f"held by policy {arn} (attached)" in detail(left, "role")
-    assert clock.waited_s <= 61
+    assert clock.waited_s <= 121  # looked at twice: an instance of ours may have shown up
     iam.detach_role_policy(RoleName=name, PolicyArn=arn)
     delete_roles(session, RUN)
     assert leftovers(session, RUN) == []
