@@ -11,6 +11,8 @@ from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING
 
+from orchestrator.quote import OLD_VERSION_MONTHS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -74,20 +76,23 @@ class S3Use:
     """What a run has left in its bucket, and what looking at it has taken."""
 
     stored_bytes: int
-    """All versions: overwritten ones are kept, and billed, as long as the others."""
+    """All versions: overwritten ones are kept, and billed, too."""
     pulled_bytes: int
     """Newest versions of the results: what one pull over the internet brings home."""
     writes: int
     """Versions, and the parts of big ones."""
     looks: int = 0
     """How often a controller looked, by time."""
+    old_bytes: int = 0
+    """Those of the overwritten ones, which the bucket keeps for longer than a month."""
     lists_per_look: int = LISTS_PER_LOOK
     look_bytes: int = 0
     """What leaves the region with one look: heartbeats, statuses, listings."""
 
     def left_usd(self, rates: StoragePrices) -> Decimal:
-        """For what is there: a month of storage, the writes, one pull."""
-        stored = self.stored_bytes / _GB * rates.s3_gb_month
+        """For what is there: a month of storage, longer if overwritten, the writes, one pull."""
+        months = self.stored_bytes + self.old_bytes * (OLD_VERSION_MONTHS - 1)
+        stored = months / _GB * rates.s3_gb_month
         pulled = self.pulled_bytes / _GB * rates.transfer_out_gb
         return _up(stored + pulled + self.writes * rates.s3_put_1000 / 1000)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.pins import PINS_FOLDER
-from orchestrator.quote import PUTS_OF_RESULTS, PUTS_PER_SECOND
+from orchestrator.quote import PUTS_OF_RESULTS, PUTS_PER_SECOND, TICK_S
 from orchestrator.workdir import pack_workdir
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _LEFT_OUT = re.compile(
     r"|botocore/data/(?!s3/|sts/|endpoints\.json|partitions\.json|_retry\.json|sdk-default).*"
     r"|.*/examples-1\.json"
 )
-LOCAL_TICK_S, AWS_TICK_S = 1, 10
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def box_spec(plan: Plan, box_name: str, *, run_id: str, bucket: str) -> dict[str
         "poweroff_at": box.poweroff_at.timestamp(),
         "cloud_at": box.cloud_at.timestamp(),
         "loss_bound_s": plan.loss_bound_s,
-        "tick_s": LOCAL_TICK_S if plan.cloud == "local" else AWS_TICK_S,
+        "tick_s": TICK_S[plan.cloud],
         "price_usd_per_hour": str(box.price_usd_per_hour),
         **upload_share(plan, box),
         "spot": box.spot,
@@ -99,7 +98,7 @@ def box_spec(plan: Plan, box_name: str, *, run_id: str, bucket: str) -> dict[str
 def upload_share(plan: Plan, box: PlannedBox) -> dict[str, int]:
     """What a box may put into S3 of what the plan's price answers for; boxes share equally.
 
-    Beside the run's results each box has a request a second, and half of those are for reports.
+    Beside the run's results each box has a request a second, half of them for who watches.
     """
     life_s = int((box.cloud_at - plan.planned_at).total_seconds())
     requests = PUTS_OF_RESULTS // len(plan.boxes) + PUTS_PER_SECOND * life_s // 2

@@ -137,7 +137,7 @@ def make_plan(
     offer = find_offer(runbook, catalog, start, allow_stale_prices=allow_stale_prices)
     _check_disks(runbook, ami)
     boxes = _boxes(runbook, offer, start, cloud)
-    results = worst_results_usd(runbook, offer.storage)
+    results = worst_results_usd(runbook, offer.storage, cloud)
     lives = expected_lives(runbook, cloud)
     expected = expected_results_usd(runbook, offer.storage, lives)
     plan = Plan(

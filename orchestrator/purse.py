@@ -178,6 +178,7 @@ class Purse:
             looks=self._looks(now),
             lists_per_look=lists,
             look_bytes=beats + listing_bytes(lists, entries),
+            old_bytes=sum(size for _, size, is_newest in found if not is_newest),
         )
 
     def _looks(self, now: datetime) -> int:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
 from typing import Literal
 
+from orchestrator.box.reports import most_bytes, most_writes
 from orchestrator.catalog import StoragePrices
 from orchestrator.money import HOURS_PER_MONTH, cents_up, hours_of
 from orchestrator.spec import BoxSpec, JobSpec, RunbookSpec
@@ -25,13 +26,21 @@ LEAST_BILLED = timedelta(seconds=60)
 """EC2 bills each launch for at least a minute."""
 BOOT = {"local": timedelta(seconds=45), "aws": timedelta(minutes=6)}
 """From launch to the first job's start, for the expected price: boot, and installing pins."""
+TICK_S: dict[Cloud, int] = {"local": 1, "aws": 10}
+"""How often a box reports, in seconds."""
 MICRO_USD = Decimal("0.000001")
 PUTS_PER_SECOND = 1
-"""Allowance for one box's S3 requests: heartbeats, statuses, logs, manifests and blobs."""
+"""Allowance for S3 requests in a box's life: half of them its manifests and blobs, half for those
+who watch it."""
 PUTS_OF_RESULTS = 20_000
 """Allowance for one run's results: files, and the parts of big ones."""
 RETENTION_MONTHS = 1
 """Results are kept by choice; the cap answers for the first month."""
+OLD_VERSION_DAYS = 90
+"""How long the bucket keeps what was overwritten, as the reports of a box are."""
+OLD_VERSION_MONTHS = Decimal(OLD_VERSION_DAYS + 2) * 24 / HOURS_PER_MONTH
+"""S3 counts days from the next midnight on, and takes its time."""
+_GB = Decimal(10**9)
 
 
 def compute_usd(price: Decimal, time: timedelta) -> Decimal:
@@ -69,12 +78,33 @@ def worst_from_now_usd(
     return (compute_usd(price, life) + beside).quantize(MICRO_USD, ROUND_CEILING)
 
 
-def worst_results_usd(spec: RunbookSpec, storage: StoragePrices) -> Decimal:
-    """Allowance for S3: a month of `results_gb`, one pull over the internet, and the requests."""
+def worst_results_usd(spec: RunbookSpec, storage: StoragePrices, cloud: Cloud) -> Decimal:
+    """Allowance for S3: a month of `results_gb`, one pull over the internet, the requests, and
+    what the boxes report of themselves.
+    """
     kept = spec.results_gb * storage.s3_gb_month * RETENTION_MONTHS
     pulled = spec.results_gb * storage.transfer_out_gb
     lives = sum(_seconds(longest_life(box)) for box in spec.boxes.values())
-    return cents_up(kept + pulled + _puts_usd(storage, lives * PUTS_PER_SECOND + PUTS_OF_RESULTS))
+    puts = _puts_usd(storage, lives * PUTS_PER_SECOND + PUTS_OF_RESULTS)
+    return cents_up(kept + pulled + puts + worst_reports_usd(spec, storage, cloud))
+
+
+def worst_reports_usd(spec: RunbookSpec, storage: StoragePrices, cloud: Cloud) -> Decimal:
+    """Heartbeats, statuses and consoles: every version of them as long as the bucket keeps it, and
+    their requests. Bounded by a box's life and its tick alone, however much its jobs say.
+    """
+    size = puts = 0
+    for name, box in spec.boxes.items():
+        life_s, mine = (
+            _seconds(longest_life(box)),
+            [j for j in spec.jobs.values() if j.box == name],
+        )
+        needed = {other for job in mine for other in spec.needed_by(job)}
+        others = sum(spec.jobs[other].box != name for other in needed)
+        size += most_bytes(life_s, TICK_S[cloud], len(mine))
+        puts += most_writes(life_s, TICK_S[cloud], len(mine), others)
+    kept = size / _GB * storage.s3_gb_month * OLD_VERSION_MONTHS
+    return kept + _puts_usd(storage, puts)
 
 
 def expected_box_usd(

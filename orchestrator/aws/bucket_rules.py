@@ -6,15 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws.tags import ROLE
+from orchestrator.quote import OLD_VERSION_DAYS
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
 
-if TYPE_CHECKING:
-    pass
-
 _MULTIPART_DAYS = 1
-_OLD_VERSION_DAYS = 90
 
 _PRIVATE: Any = dict.fromkeys(
     ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
@@ -34,7 +31,7 @@ _LIFECYCLE: Any = {
             "ID": "forget-overwritten-versions",
             "Status": "Enabled",
             "Filter": {"Prefix": ""},
-            "NoncurrentVersionExpiration": {"NoncurrentDays": _OLD_VERSION_DAYS},
+            "NoncurrentVersionExpiration": {"NoncurrentDays": OLD_VERSION_DAYS},
         },
     ]
 }

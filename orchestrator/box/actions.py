@@ -93,7 +93,7 @@ class Sync:
 
 @dataclass(frozen=True)
 class Report:
-    """Put the heartbeat and changed statuses (lane `report`); `log`: the console log as well."""
+    """Put the heartbeat and changed statuses (lane `report`); `log`: a new console, too."""
 
     phase: str
     log: bool

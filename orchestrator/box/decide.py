@@ -25,6 +25,7 @@ from orchestrator.box.actions import (
     Stop,
     Sync,
 )
+from orchestrator.box.reports import console_every_s, poll_every_s
 from orchestrator.box.state import (
     ABSENT,
     BLOCKED,
@@ -42,7 +43,6 @@ from orchestrator.box.state import (
     State,
 )
 
-POLL_S = 5.0
 SPOT_POLL_S = 5.0
 DRAIN_RETRY_S = 5.0
 TRIES = 3
@@ -184,7 +184,7 @@ def _starts(state: State, now: float) -> Iterator[Action]:
 
 def _poll(state: State, now: float) -> Iterator[Action]:
     open_ones = [name for name, word in state.remote.items() if word not in ENDED]
-    due = now - state.polled_at >= max(1.0, min(POLL_S, state.spec.tick_s))
+    due = now - state.polled_at >= poll_every_s(state.spec.tick_s)
     if open_ones and due and "fetch" not in state.busy:
         yield Poll()
 
@@ -289,7 +289,8 @@ def _ask_spot(state: State) -> Iterator[Action]:
 
 def _report(state: State, phase: str, now: float) -> Iterator[Action]:
     if "report" not in state.busy and now - state.reported_at >= state.spec.tick_s:
-        yield Report(phase, log=now - state.log_shipped_at >= state.spec.loss_bound_s / 2)
+        log_due = now - state.log_shipped_at >= console_every_s(state.spec.tick_s)
+        yield Report(phase, log=log_due)
 
 
 def _leave(state: State, now: float) -> Iterator[Action]:

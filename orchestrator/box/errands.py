@@ -27,6 +27,7 @@ from orchestrator.box.deadline import Clock
 from orchestrator.box.install import install
 from orchestrator.box.process import Place
 from orchestrator.box.redact import Redactor, noted
+from orchestrator.box.reports import CONSOLE_BYTES, fit
 from orchestrator.box.scan import EVERYTHING
 from orchestrator.box.spec import BoxSpec
 from orchestrator.box.state import ENDED, Job, State
@@ -72,6 +73,8 @@ class Errands:
             for name, place in self._places.items()
         }
         self._told: dict[str, dict[str, Any]] = {}
+        self._console: bytes | None = None
+        """As it was shipped last."""
 
     def heard(self, statuses: dict[str, Any]) -> None:
         """The bucket has these statuses now; they needn't be told again."""
@@ -147,13 +150,19 @@ class Errands:
             if state.may_tell(state.jobs[name]) and self._is_news(status)
         }
         beat = self._heartbeat(action.phase, statuses, now)
-        console = self._host.root / "console.log" if action.log else None
 
         def send() -> dict[str, dict[str, Any]]:
-            work.report(self._fast, state.spec.box, beat, fresh, console, self.redact)
+            console = self._news_of_console() if action.log else None
+            work.report(self._fast, state.spec.box, beat, fresh, console)
+            self._console = self._console if console is None else console
             return fresh
 
         return send
+
+    def _news_of_console(self) -> bytes | None:
+        """Its end; None while it is as it was shipped."""
+        console = work.tail(self._host.root / "console.log", CONSOLE_BYTES, self.redact)
+        return None if console == self._console else console
 
     def _statuses(self, now: float) -> dict[str, dict[str, Any]]:
         return {name: self._status(job, now) for name, job in self._state.jobs.items()}
@@ -163,8 +172,7 @@ class Errands:
         if not self._state.may_tell(job):  # its reason was cleaned before it was written down
             status["metrics"] = {}
         status["reason"] = noted(job.words, job.withheld)
-        cleaned: dict[str, Any] = self.redact.value(status)
-        return cleaned
+        return fit(self.redact.value(status))
 
     def _is_news(self, status: dict[str, Any]) -> bool:
         told = self._told.get(status["job"])

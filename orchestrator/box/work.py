@@ -15,7 +15,6 @@ from orchestrator.box.regular import open_regular
 from orchestrator.box.spec import Input, JobSpec
 from orchestrator.box.store import Store, StoreDown
 
-LOG_BYTES = 1 << 20
 LAST_WORDS_BYTES = 4096
 
 
@@ -68,15 +67,14 @@ def report(
     box: str,
     heartbeat: dict[str, Any],
     statuses: dict[str, dict[str, Any]],
-    log: Path | None,
-    redact: Redactor,
+    console: bytes | None,
 ) -> None:
     """Raises StoreDown."""
     for job, status in statuses.items():
         store.put(f"jobs/{job}/status.json", json.dumps(status).encode())
     store.put(f"boxes/{box}/heartbeat.json", json.dumps(heartbeat).encode())
-    if log:
-        store.put(f"boxes/{box}/console.log", tail(log, LOG_BYTES, redact))
+    if console is not None:
+        store.put(f"boxes/{box}/console.log", console)
 
 
 def tail(path: Path, size: int, redact: Redactor) -> bytes:

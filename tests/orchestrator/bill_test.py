@@ -86,6 +86,13 @@ def test_a_whole_run_costs_what_a_person_adds_up_by_hand() -> None:
 USE = S3Use(stored_bytes=10**9, pulled_bytes=10**9, writes=1_000, looks=10**6)
 
 
+def test_what_was_overwritten_costs_for_as_long_as_the_bucket_keeps_it() -> None:
+    rates, old = CATALOG.storage(REGION), S3Use(stored_bytes=10**9, pulled_bytes=0, writes=0)
+    assert old.left_usd(rates) == Decimal("0.023")
+    old = S3Use(stored_bytes=10**9, pulled_bytes=0, writes=0, old_bytes=10**9)
+    assert old.left_usd(rates) == Decimal("0.069568")  # 92 days of 24 h, a month being 730 h
+
+
 def test_looks_that_nobody_counted_cost_at_most_what_was_reserved() -> None:
     assert s3_usd(USE, CATALOG.storage(REGION), Decimal("0.45")) == Decimal("0.45")
 
