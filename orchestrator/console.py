@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.clock import SystemClock
+from orchestrator.typed import typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,15 +28,22 @@ _STEP_LINES_EVERY = timedelta(seconds=10)
 _STATE_STYLE = {"done": "green", "failed": "red", "cut": "red", "blocked": "red"}
 
 
+class _Console(Console):
+    """Names commands as they must be typed."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(typed(o) if isinstance(o, str) else o for o in objects), **how)
+
+
 def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
     """A console whose tables keep their shape when it isn't a terminal.
 
     Words from jobs and AWS are shown as they are: square brackets are no markup here.
     """
     options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-    console = Console(stderr=stderr, file=file, **options)
+    console = _Console(stderr=stderr, file=file, **options)
     if not console.is_terminal:
-        console = Console(stderr=stderr, file=file, width=_PLAIN_WIDTH, **options)
+        console = _Console(stderr=stderr, file=file, width=_PLAIN_WIDTH, **options)
     return console
 
 
@@ -150,7 +158,9 @@ def result_view(snapshot: Snapshot) -> Group:
             usd(box.worst_case_usd),
             box.reason,
         )
-    return Group(jobs, boxes, *(Text(f"ALARM {words}", "bold red") for words in snapshot.alarms))
+    return Group(
+        jobs, boxes, *(Text(f"ALARM {typed(words)}", "bold red") for words in snapshot.alarms)
+    )
 
 
 def bill_view(found: Bill) -> Group:
@@ -181,7 +191,7 @@ def budgets_view(rows: Sequence[BudgetRow]) -> Group:
             money = (usd(run.reserved_usd), usd(run.settled_usd))
             table.add_row(run.run, run.state, *money, clock(run.expires_at))
         parts.append(table if row.runs else Text(title))
-    return Group(*parts or [Text("No budgets. Make one: gpurun budget NAME --cap USD")])
+    return Group(*parts or [Text(typed("No budgets. Make one: gpurun budget NAME --cap USD"))])
 
 
 class Progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,10 @@ from orchestrator.clock import SystemClock
 from orchestrator.console import Progress, bill_view, make_console, result_view, usd
 from orchestrator.errors import (
     ApiError,
+    BudgetError,
     CapacityError,
     CatalogError,
+    ClockWrong,
     CloudError,
     CredentialsError,
     ExpectationMissed,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 
     from orchestrator.bill import Bill
     from orchestrator.plan import Plan
+    from orchestrator.run import RunRecord
     from orchestrator.settings import CloudName
 
 
@@ -129,6 +133,29 @@ def go(
         ExpectationMissed: all finished, but a number lies outside what the runbook expects.
         TeardownError: something with the run's tag is left.
     """
+    try:
+        _go(opened, console, to=to, detach=detach, as_json=as_json)
+    except _CUT_SHORT as error:
+        error.hint = _not_anew(opened.record, error.hint)
+        raise
+
+
+# What ends a command, and not the run: `up` typed again would pay for a second one.
+_CUT_SHORT = (ApiError, BudgetError, ClockWrong, CloudError, CredentialsError)
+_AGAIN = re.compile("type the command again", re.IGNORECASE)
+
+
+def _not_anew(record: RunRecord, hint: str) -> str:
+    run_id, by = record.run_id, record.expires_at
+    again = _AGAIN.sub(f"go on with it: gpurun resume {run_id}", hint)
+    return (
+        f"{again}\n  `gpurun up` would begin another run: the boxes of {run_id} may run and bill, "
+        f"until {by:%Y-%m-%d %H:%M:%S} UTC at the latest.\n"
+        f"  go on with it: gpurun resume {run_id}\n  end it now:    gpurun down {run_id}"
+    )
+
+
+def _go(opened: Opened, console: Console, *, to: Path, detach: bool, as_json: bool) -> None:
     run_id = opened.record.run_id
     with Progress(console) as progress:
         runner = opened.runner(progress)

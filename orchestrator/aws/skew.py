@@ -34,7 +34,7 @@ def check_clock(session: Session, now: Callable[[], datetime]) -> None:
         way = "ahead of" if ahead > timedelta() else "behind"
         raise ClockWrong(
             f"This machine's clock is {abs(ahead).total_seconds():.0f} s {way} AWS's, "
-            f"{theirs:%d %b %Y %H:%M:%S} UTC; nothing was launched.",
+            f"{theirs:%d %b %Y %H:%M:%S} UTC: no deadline would hold, and nothing is launched.",
             hint="Set it right (sudo timedatectl set-ntp true), then type the command again.",
         )
 

@@ -27,6 +27,7 @@ from orchestrator.cli.options import (
 )
 from orchestrator.cli.proof import kill_proof
 from orchestrator.errors import GpurunError
+from orchestrator.typed import typed
 
 if TYPE_CHECKING:
     from orchestrator.opened import Opened
@@ -194,7 +195,7 @@ def down(run: Run, cloud: OnCloud = Cloud.LOCAL, now: Now = None) -> None:
 
     with Progress(make_console()) as progress:
         end_run(run, cloud.value, progress, now=now is not None, why=now or "")
-    typer.echo(f"{run} is down; nothing with its tag is left. Results: gpurun pull {run}")
+    typer.echo(typed(f"{run} is down; nothing with its tag is left. Results: gpurun pull {run}"))
 
 
 @app.command()
@@ -238,7 +239,7 @@ def main() -> None:
     try:
         app()
     except GpurunError as error:
-        typer.echo(f"gpurun: {error}", err=True)
+        typer.echo(f"gpurun: {typed(str(error))}", err=True)
         sys.exit(error.exit_code)
 
 

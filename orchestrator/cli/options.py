@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.typed import chosen
+
 
 class Cloud(StrEnum):
     """Where a run goes. Local by default: spending money is always asked for by name."""
@@ -35,9 +37,17 @@ def parse_reason(text: str) -> str:
     return text.strip()
 
 
+def remember_cloud(value: Cloud) -> Cloud:
+    """So that messages can name commands that ask the same cloud."""
+    chosen.set(value.value)
+    return value
+
+
 Runbook = Annotated[Path, typer.Argument(help="The runbook, a YAML file.")]
 Run = Annotated[str, typer.Argument(help="The run id that `gpurun up` printed.")]
-OnCloud = Annotated[Cloud, typer.Option("--cloud", help="local (no money) or aws.")]
+OnCloud = Annotated[
+    Cloud, typer.Option("--cloud", help="local (no money) or aws.", callback=remember_cloud)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")]
 Cap = Annotated[
     Decimal | None, typer.Option("--cap", parser=parse_usd, help="Spend at most this many USD.")
