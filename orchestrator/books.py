@@ -15,7 +15,7 @@ from orchestrator import recovery, results
 from orchestrator.bill import span_usd
 from orchestrator.lives import GONE, UNLISTED, Life, lives_by_box, lives_of
 from orchestrator.money import ZERO
-from orchestrator.quote import worst_from_now_usd
+from orchestrator.quote import SLACK, worst_from_now_usd
 from orchestrator.run import Event, EventKind, RunLog, RunRecord, line_of
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ class Books:
 
     def _end(self, life: Life, now: datetime) -> None:
         if not life.end_noted:
-            ended_at = life.ended_at or now
+            last = self.record.plan.box(life.box).cloud_at + SLACK  # what was reserved for it
+            ended_at = life.ended_at or min(now, last)
             self._once(EventKind.ENDED, life, now, ended_at=ended_at, reason=life.reason)
 
     def _once(self, kind: EventKind, life: Life, now: datetime, **fields: object) -> None:

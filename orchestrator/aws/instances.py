@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.aws import tags as tag
 from orchestrator.aws.refusals import boundary, code, is_missing
-from orchestrator.aws.tags import as_map, of_run, where
+from orchestrator.aws.tags import as_map, of_run, parse_count, parse_price, where
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
@@ -96,7 +96,6 @@ def record_of(instance: InstanceTypeDef) -> BoxRecord:
     """An instance as RunInstances or DescribeInstances describe it."""
     tags = as_map(instance.get("Tags", []))
     ended = _ENDED.search(instance.get("StateTransitionReason", ""))
-    price = tags.get(tag.PRICE)
     return BoxRecord(
         box=tags.get(tag.BOX, ""),
         instance_id=instance["InstanceId"],
@@ -107,9 +106,9 @@ def record_of(instance: InstanceTypeDef) -> BoxRecord:
         launched_at=instance["LaunchTime"].astimezone(UTC),
         ended_at=datetime.fromisoformat(f"{ended[1]}+00:00") if ended else None,
         ip=instance.get("PublicIpAddress"),
-        ssh_port=int(tags.get(tag.SSH_PORT, SSH_PORT)),
-        attempt=int(tags.get(tag.ATTEMPT, 1)),
-        price_usd_per_hour=Decimal(price) if price else None,
+        ssh_port=parse_count(tags.get(tag.SSH_PORT), SSH_PORT),
+        attempt=parse_count(tags.get(tag.ATTEMPT), 1),
+        price_usd_per_hour=parse_price(tags.get(tag.PRICE)),
     )
 
 

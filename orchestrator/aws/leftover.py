@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws import dead_letters, role, schedules, secrets
 from orchestrator.aws import tags as tag
 from orchestrator.aws.refusals import boundary, is_missing
-from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_time, where
+from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_price, parse_time, where
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
@@ -81,17 +81,9 @@ def _instance_bills(row: Any) -> Bills:
         return Bills()
     return Bills(
         instance_type=row["InstanceType"],
-        price_usd_per_hour=_price(as_map(row.get("Tags", [])).get(tag.PRICE)),
+        price_usd_per_hour=parse_price(as_map(row.get("Tags", [])).get(tag.PRICE)),
         addresses=1 if row.get("PublicIpAddress") else 0,
     )
-
-
-def _price(text: str | None) -> Decimal | None:
-    try:
-        price = Decimal(text or "")
-    except InvalidOperation:
-        return None
-    return price if price.is_finite() else None
 
 
 _KINDS = (

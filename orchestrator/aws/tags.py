@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import RunNotFound
@@ -78,6 +79,20 @@ def parse_time(value: str | None) -> datetime | None:
     except ValueError:
         return None
     return at.astimezone(UTC) if at.tzinfo else None
+
+
+def parse_price(value: str | None) -> Decimal | None:
+    """The amount of a `price-per-hour` tag; None if there is none or it is unreadable."""
+    try:
+        price = Decimal(value or "")
+    except InvalidOperation:
+        return None
+    return price if price.is_finite() else None
+
+
+def parse_count(value: str | None, otherwise: int) -> int:
+    """The number in a tag, which a person may have changed."""
+    return int(value) if value and value.isascii() and value.isdecimal() else otherwise
 
 
 @dataclass(frozen=True)
