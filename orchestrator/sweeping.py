@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from orchestrator.aws import sweep
+from orchestrator.aws.skew import check_clock
 from orchestrator.catalog import load_catalog
 from orchestrator.clock import SystemClock
 from orchestrator.console import make_console, usd
@@ -55,8 +56,11 @@ def sweep_all(cloud: CloudName, *, yes: bool, as_json: bool) -> None:
     Raises:
         TeardownError: a region could not be looked at; or, with `yes`, something didn't go, says
             of no run or no expiry, and must be looked at.
+        ClockWrong: with `yes`, by this machine's clock nobody can tell what is over.
     """
     session, now, console = open_cloud(cloud), SystemClock().now(), make_console(stderr=as_json)
+    if yes:
+        check_clock(session, SystemClock().now)
     found = _sorted(sweep.look(session), now)
     if as_json:
         make_console().print_json(json.dumps(_as_json(found), default=str))

@@ -48,7 +48,8 @@ def ensure_box_role(
     )["InstanceProfile"]
     if not profile["Roles"]:
         _unless_exists(
-            lambda: iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
+            lambda: iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name),
+            or_="LimitExceeded",  # a profile holds one role, and ours is in it by now
         )
     return name
 
@@ -216,10 +217,9 @@ def _document(*statements: Document) -> Document:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
-def _unless_exists(create: Callable[[], object]) -> None:
+def _unless_exists(create: Callable[[], object], *, or_: str = "") -> None:
     try:
         create()
     except Exception as error:
-        # LimitExceeded: a profile holds one role, and ours is already in it.
-        if code(error) not in ("EntityAlreadyExists", "LimitExceeded"):
+        if code(error) not in ("EntityAlreadyExists", or_):
             raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from orchestrator.aws.session import Session
 from orchestrator.aws.stack import leftovers
 from orchestrator.aws.tags import EXPIRES_AT
 from orchestrator.catalog import load_catalog
-from orchestrator.errors import ApiError, TeardownError
+from orchestrator.errors import ApiError, ClockWrong, TeardownError
 from orchestrator.runner import Runner
 from orchestrator.standing import usd_per_hour
 
@@ -73,6 +75,16 @@ def test_what_is_over_says_what_it_costs_until_ended_and_yes_ends_it(
     assert f"Ended 1 runs: {launched.record.run_id}" in said(capsys, yes=True)
     assert leftovers(session) == []
     assert "Nothing is past its expiry." in said(capsys, yes=True)
+
+
+def test_a_clock_that_is_ahead_ends_nobody_s_run(
+    launched: Runner, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = SimpleNamespace(now=lambda: clock.now() + timedelta(days=1))
+    monkeypatch.setattr(sweeping, "SystemClock", lambda: ahead)
+    with pytest.raises(ClockWrong):
+        sweeping.sweep_all("aws", yes=True, as_json=False)
+    assert launched.instances()[0].alive
 
 
 def test_a_region_that_could_not_be_looked_at_is_named_and_is_an_alarm(

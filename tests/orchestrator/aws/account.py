@@ -144,14 +144,19 @@ class killed_after:
 
 
 class answer:
-    """Within it, one operation of EC2 answers this without any effect."""
+    """Within it, one operation (of EC2, if not said) answers this without any effect."""
 
     def __init__(
-        self, session: Session, operation: str, body: dict[str, Any], status: int = 200
+        self,
+        session: Session,
+        operation: str,
+        body: dict[str, Any],
+        status: int = 200,
+        service: Any = "ec2",
     ) -> None:
         # Any: the stubs know of no handler that answers in the cloud's place.
-        self._events: Any = session.client("ec2").meta.events
-        self._name = f"before-call.ec2.{operation}"
+        self._events: Any = session.client(service).meta.events
+        self._name = f"before-call.{service}.{operation}"
         self._body = {"ResponseMetadata": {"HTTPStatusCode": status}} | body
         self._status = status
 

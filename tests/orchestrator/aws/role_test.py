@@ -10,8 +10,9 @@ import pytest
 from orchestrator.aws.role import delete_roles, ensure_box_role, ensure_kill_role
 from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags
+from orchestrator.errors import QuotaError
 
-from .account import RUN
+from .account import RUN, answer
 
 BOX = f"gpurun-{RUN}-box"
 KILL = f"gpurun-{RUN}-kill"
@@ -137,3 +138,13 @@ def test_roles_are_deleted_and_deleting_again_is_fine(session: Session, tags: Ru
         delete_roles(session, RUN)
     assert session.client("iam").list_roles()["Roles"] == []
     assert session.client("iam").list_instance_profiles()["InstanceProfiles"] == []
+
+
+@pytest.mark.parametrize("operation", ["CreateRole", "CreateInstanceProfile"])
+def test_an_account_that_may_have_no_more_of_them_is_told_so_at_once(
+    session: Session, tags: RunTags, operation: str
+) -> None:
+    no = {"Error": {"Code": "LimitExceeded", "Message": "Cannot exceed quota"}}
+    with answer(session, operation, no, 409, service="iam"), pytest.raises(QuotaError) as told:
+        ensure_box_role(session, tags, tags.bucket)
+    assert operation in told.value.message
