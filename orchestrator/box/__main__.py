@@ -16,6 +16,7 @@ from orchestrator.box.fetch import metadata
 from orchestrator.box.spec import read_spec
 
 PRICE_TAG = "tags/instance/gpurun:price-per-hour"
+ATTEMPT_TAG = "tags/instance/gpurun:attempt"
 
 
 def main() -> int:
@@ -41,6 +42,7 @@ def main() -> int:
         wheels=Path(wheels) if wheels else None,
         instance_id=_instance_id(),
         booted_at=float(os.environ["GPURUN_BOOTED_AT"]),
+        attempt=attempt_of_box(),
     )
     spec = replace(spec, price_usd_per_hour=price_of(spec.price_usd_per_hour))
     Agent(spec, host, clock).run(last_sync=options.last_sync)
@@ -54,6 +56,14 @@ def price_of(planned: Decimal) -> Decimal:
     except (OSError, InvalidOperation):
         return planned
     return price if price.is_finite() else planned
+
+
+def attempt_of_box() -> int:
+    """By its tag, the how many-th instance this is in its box's place; 0 when nobody says."""
+    try:
+        return int(metadata(ATTEMPT_TAG))
+    except (OSError, ValueError):
+        return 0
 
 
 def _instance_id() -> str:

@@ -39,6 +39,11 @@ class Poll:
 
 
 @dataclass(frozen=True)
+class LookBack:
+    """Read what an earlier box said of this one's jobs (lane `earlier`)."""
+
+
+@dataclass(frozen=True)
 class Listen:
     """Ask S3 whether the box has been told to stop (lane `listen`)."""
 
@@ -109,6 +114,7 @@ Action = (
     | Install
     | Prepare
     | ReadSecrets
+    | LookBack
     | Poll
     | Listen
     | AskSpot

@@ -13,7 +13,16 @@ import threading
 from collections.abc import Callable
 
 from orchestrator.box import work
-from orchestrator.box.actions import Action, Mark, PowerOff, ReadSecrets, Report, Start, Stop
+from orchestrator.box.actions import (
+    Action,
+    LookBack,
+    Mark,
+    PowerOff,
+    ReadSecrets,
+    Report,
+    Start,
+    Stop,
+)
 from orchestrator.box.body import Body
 from orchestrator.box.deadline import Clock
 from orchestrator.box.decide import decide, keeps_all, verdict
@@ -26,7 +35,17 @@ from orchestrator.box.process import Place, Process, argv, environment
 from orchestrator.box.progress import Progress
 from orchestrator.box.scan import checkpoints, missing
 from orchestrator.box.spec import BoxSpec
-from orchestrator.box.state import AGENT_DIED, CUT, ENDED, FAILED, RUNNING, SYNCING, Job, State
+from orchestrator.box.state import (
+    ABSENT,
+    AGENT_DIED,
+    CUT,
+    ENDED,
+    FAILED,
+    RUNNING,
+    SYNCING,
+    Job,
+    State,
+)
 from orchestrator.box.sync import Synced
 
 __all__ = ["Agent", "Host"]
@@ -43,6 +62,8 @@ class Agent:
         self._wake = threading.Event()
         self._lanes: dict[str, Lane] = {n: body.lane(n, self._wake) for n in lanes_of(spec)}
         self._state = State.of(spec)
+        if host.attempt != 1:
+            self._state.earlier.state = ABSENT
         self._errands = Errands(self._state, host, clock, body)
         self._places = {name: Place(host.root, name) for name in self._state.jobs}
         self._progress = {n: Progress(place.metrics) for n, place in self._places.items()}
@@ -129,11 +150,12 @@ class Agent:
             for note in set(outcome.value.notes) - self._notes:
                 log.warning("%s: %s", outcome.action, redact.text(note))
             self._notes |= set(outcome.value.notes)
-        if isinstance(outcome.action, Report) and isinstance(outcome.value, dict):
+        if isinstance(outcome.action, Report | LookBack) and isinstance(outcome.value, dict):
             self._errands.heard(outcome.value)
         job = fold(self._state, outcome, now)
-        if job:
-            self._note(job)
+        ended = [it for it in self._state.jobs.values() if it.ended]
+        for each in ended if isinstance(outcome.action, LookBack) else [job] if job else []:
+            self._note(each)
 
     def _look_at(self, job: Job, now: float) -> None:
         code = self._processes[job.name].exit_code()

@@ -15,6 +15,7 @@ from orchestrator.box.actions import (
     Install,
     KeepStacks,
     Listen,
+    LookBack,
     Mark,
     Poll,
     PowerOff,
@@ -62,6 +63,7 @@ def decide(state: State, now: float) -> list[Action]:
     drains = phase == "draining"
     starts = list(_cut_the_rest(state) if drains else _starts(state, now))
     return [
+        *_look_back(state, now),
         *_blocked(state),
         *(_stops(state, now) if drains else _frozen(state)),
         *starts,
@@ -114,6 +116,13 @@ def keeps_all(job: Job, outcome: str, missing: Sequence[str]) -> bool:
 def backoff_s(failures: int) -> float:
     """Seconds to wait after so many failures in a row: 1, 2, 4 … 30."""
     return float(min(30, 2 ** max(0, failures - 1)))
+
+
+def _look_back(state: State, now: float) -> Iterator[Action]:
+    if all(state.knows(job) for job in state.jobs.values()) or "earlier" in state.busy:
+        return
+    if now >= state.earlier.not_before:
+        yield LookBack()
 
 
 def _blocked(state: State) -> Iterator[Action]:
@@ -178,6 +187,8 @@ def _starts(state: State, now: float) -> Iterator[Action]:
     for job in state.jobs.values():
         if job.ended or job.outcome or not _needs_met(state, job):
             continue
+        if not state.knows(job):
+            return
         yield from _advance(state, job, now)
         return
 
@@ -194,7 +205,7 @@ def _install(state: State, now: float) -> Iterator[Action]:
     if "install" in state.busy:
         return
     for job in state.jobs.values():
-        if job.ended or job.outcome or job.spec.pins is None:
+        if job.ended or job.outcome or job.spec.pins is None or not state.knows(job):
             continue
         pinned = state.pins[job.spec.pins]
         if pinned.state == ABSENT and now >= pinned.not_before:

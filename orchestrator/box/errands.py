@@ -15,6 +15,7 @@ from orchestrator.box.actions import (
     Install,
     KeepStacks,
     Listen,
+    LookBack,
     Poll,
     Prepare,
     ReadSecrets,
@@ -34,19 +35,34 @@ from orchestrator.box.state import ENDED, Job, State
 from orchestrator.box.sync import Round, Syncer
 
 log = logging.getLogger("gpurun")
-LANES = ("install", "secrets", "fetch", "report", "listen", "spot", "stacks")
-Errand = Install | Prepare | ReadSecrets | Poll | Listen | AskSpot | Sync | Report | KeepStacks
+LANES = ("install", "secrets", "earlier", "fetch", "report", "listen", "spot", "stacks")
+Errand = (
+    Install
+    | Prepare
+    | ReadSecrets
+    | LookBack
+    | Poll
+    | Listen
+    | AskSpot
+    | Sync
+    | Report
+    | KeepStacks
+)
 
 
 @dataclass(frozen=True)
 class Host:
-    """What the agent has been told about its machine; `booted_at` in epoch seconds."""
+    """What the agent has been told about its machine; `booted_at` in epoch seconds.
+
+    `attempt`: the how many-th box it is in this place, from 1; 0 when nobody says.
+    """
 
     root: Path
     poweroff: tuple[str, ...]
     wheels: Path | None
     instance_id: str
     booted_at: float
+    attempt: int = 0
 
 
 def lanes_of(spec: BoxSpec) -> tuple[str, ...]:
@@ -97,6 +113,8 @@ class Errands:
             state.polled_at = now
             names = [name for name, word in state.remote.items() if word not in ENDED]
             return "fetch", lambda: work.poll(self._store, names)
+        if isinstance(action, LookBack):
+            return "earlier", lambda: work.look_back(self._fast, list(state.jobs))
         if isinstance(action, Listen):
             state.listened_at = now
             return "listen", lambda: work.told_to_stop(self._fast, state.spec.box)
@@ -165,7 +183,9 @@ class Errands:
         return None if console == self._console else console
 
     def _statuses(self, now: float) -> dict[str, dict[str, Any]]:
-        return {name: self._status(job, now) for name, job in self._state.jobs.items()}
+        """Nothing of a job before it's known what was said of it: that may be its last word."""
+        known = (job for job in self._state.jobs.values() if self._state.knows(job))
+        return {job.name: self._status(job, now) for job in known}
 
     def _status(self, job: Job, now: float) -> dict[str, Any]:
         status = job.status(self._state.spec.box, now)

@@ -7,6 +7,7 @@ from orchestrator.box.actions import (
     Install,
     KeepStacks,
     Listen,
+    LookBack,
     Poll,
     Prepare,
     ReadSecrets,
@@ -17,7 +18,7 @@ from orchestrator.box.decide import TRIES, backoff_s
 from orchestrator.box.inputs import InputMissing
 from orchestrator.box.install import NoGpu
 from orchestrator.box.lanes import Outcome
-from orchestrator.box.state import BROKEN, DONE, READY, SPOT_NOTICE, Job, State
+from orchestrator.box.state import BLOCKED, BROKEN, DONE, FAILED, READY, SPOT_NOTICE, Job, State
 from orchestrator.box.store import StoreDown
 from orchestrator.box.sync import Synced
 from orchestrator.box.work import Prepared
@@ -34,6 +35,8 @@ def fold(state: State, outcome: Outcome, now: float) -> Job | None:
         _installed(state, action, outcome.error, now)
     elif isinstance(action, ReadSecrets):
         _secrets_read(state, outcome.error, now)
+    elif isinstance(action, LookBack):
+        _looked_back(state, outcome, now)
     elif isinstance(action, Prepare):
         return _prepared(state.jobs[action.job], outcome, now)
     elif isinstance(action, Sync):
@@ -72,6 +75,21 @@ def _secrets_read(state: State, error: Exception | None, now: float) -> None:
     secrets.why, secrets.not_before = str(error), now + backoff_s(secrets.tries)
     if secrets.tries >= SECRET_TRIES:
         secrets.state = BROKEN
+
+
+def _looked_back(state: State, outcome: Outcome, now: float) -> None:
+    """What failed there isn't tried once more here; what was cut goes on."""
+    earlier, said = state.earlier, outcome.value
+    if not isinstance(said, dict):
+        earlier.tries += 1
+        earlier.not_before = now + backoff_s(earlier.tries)
+        return
+    earlier.state = READY
+    for name, status in said.items():
+        job = state.jobs[name]
+        if status.get("state") in (FAILED, BLOCKED) and not (job.recalled or job.attempt):
+            job.take(status)
+            job.outcome = job.state
 
 
 def _prepared(job: Job, outcome: Outcome, now: float) -> Job | None:

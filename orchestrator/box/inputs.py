@@ -47,6 +47,11 @@ def complete(store: Store, job: str) -> dict[str, Any]:
     return _json(store.get(f"jobs/{job}/COMPLETE"))
 
 
+def told(store: Store, job: str) -> dict[str, Any]:
+    """What was last said of a job; empty while nothing was. Raises StoreDown."""
+    return _json(store.get(f"jobs/{job}/status.json"))
+
+
 def outcome(store: Store, job: str) -> str:
     """State word of a job anywhere in the run; done only once its COMPLETE is there.
 
@@ -55,7 +60,7 @@ def outcome(store: Store, job: str) -> str:
     said = complete(store, job)
     if said and not _was_taken_away(said.get("status")):
         return str(said.get("state", "done"))
-    status = _json(store.get(f"jobs/{job}/status.json"))
+    status = told(store, job)
     word = str(status.get("state", "waiting"))
     if word == CUT and _was_taken_away(status):
         return WAITING

@@ -150,6 +150,8 @@ class State:
     pins: dict[str, Pinned]
     secrets: Pinned = field(default_factory=lambda: Pinned(READY))
     """How far reading them is; never what they hold. Without any they are ready."""
+    earlier: Pinned = field(default_factory=lambda: Pinned(READY))
+    """How far reading is what an earlier box said of these jobs; ready where there was none."""
     remote: dict[str, str] = field(default_factory=dict)
     """Jobs of other boxes that ours wait for: state words, `waiting` until known."""
     busy: frozenset[str] = frozenset()
@@ -188,6 +190,10 @@ class State:
     def may_tell(self, job: Job) -> bool:
         """Whether what the job says can be searched for secrets: an earlier agent knew them."""
         return self.secrets.state == READY or not job.recalled
+
+    def knows(self, job: Job) -> bool:
+        """Whether it's known how far the job came on an earlier box."""
+        return self.earlier.state == READY or job.recalled
 
     def phase(self, now: float) -> str:
         """bootstrap, running, draining or off."""

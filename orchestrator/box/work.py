@@ -49,6 +49,11 @@ def prepare(store: Store, root: Path, spec: JobSpec, here: frozenset[str]) -> Pr
     return Prepared(int(marker.read_text()), done=None)
 
 
+def look_back(store: Store, jobs: list[str]) -> dict[str, dict[str, Any]]:
+    """What earlier boxes said last of these jobs. Raises StoreDown."""
+    return {job: said for job in jobs if (said := inputs.told(store, job))}
+
+
 def poll(store: Store, jobs: list[str]) -> dict[str, str]:
     """State words of other boxes' jobs. Raises StoreDown."""
     return {job: inputs.outcome(store, job) for job in jobs}

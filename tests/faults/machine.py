@@ -119,6 +119,7 @@ class Machine:
         self._told_off_at: float | None = None
         self._agent: Agent | None = None
         self.tick_s = 10.0
+        self.attempt = 1
 
     def _read(self, user_data: str) -> None:
         """What the rendered script arms and fetches."""
@@ -199,7 +200,9 @@ class Machine:
         self.tick_s = spec.tick_s
         started = self._true()
         clock = Clock(spec.planned_at, self.wall, lambda: self._true() - started)
-        host = Host(self.folder, (self._end_with,), None, self.instance_id, self.wall())
+        host = Host(
+            self.folder, (self._end_with,), None, self.instance_id, self.wall(), self.attempt
+        )
         self._agent = Agent(spec, host, clock, SimulatedBody(self))
         self._agent.resume()
         return True

@@ -167,6 +167,7 @@ class World:
             note=self.written.append,
         )
         alike = [m for m in self.machines.values() if m.name == machine.name]
+        machine.attempt = len(alike) + 1
         if any(self.cloud.instances[m.instance_id].state in ALIVE for m in alike):
             self.broken.append(f"money: two instances of box {machine.name} at the same time")
         self.machines[instance.id] = machine

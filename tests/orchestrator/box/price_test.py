@@ -31,9 +31,18 @@ def test_what_is_no_price_is_not_taken(said: str, monkeypatch: pytest.MonkeyPatc
     assert main.price_of(PLANNED) == PLANNED
 
 
+@pytest.mark.parametrize(("said", "attempt"), [("2", 2), ("", 0), ("second", 0)])
+def test_a_box_knows_by_its_tag_whether_it_took_anothers_place(
+    said: str, attempt: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "metadata", {f"tags/instance/{tags.ATTEMPT}": said}.__getitem__)
+    assert main.attempt_of_box() == attempt
+
+
 def test_without_metadata_it_is_the_planned_price(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(_: str) -> NoReturn:
         raise OSError
 
     monkeypatch.setattr(main, "metadata", nothing)
     assert main.price_of(PLANNED) == PLANNED
+    assert main.attempt_of_box() == 0
