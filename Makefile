@@ -13,6 +13,7 @@ JOBS ?= 2
 SAMPLES ?= 5000
 SEED ?= 0
 REPLAY ?=
+WRITE ?=
 WITHOUT ?=
 
 BIN := .venv/bin
@@ -63,7 +64,7 @@ cloud-stop: setup ## Stop the local cloud and its boxes
 	$(GPURUN) cloud stop
 
 ##@ Develop
-.PHONY: fmt lint types imports shell check test quick test-train faults bench readme lock clean
+.PHONY: fmt lint types imports shell check test quick test-train faults scoreboard bench readme lock clean
 fmt: setup ## Format and sort
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --quiet $(CODE) || true
@@ -95,6 +96,9 @@ test-train: train-setup ## Only the tests that need torch and TRL
 
 faults: setup ## The search over faults: all single ones, then SAMPLES pairs and triples; REPLAY="…" lives through one
 	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED) $(addprefix --without ,$(WITHOUT)))
+
+scoreboard: setup ## The same bad luck for five ways to cap what a box costs; WRITE=1 renews docs/scoreboard.md
+	$(BIN)/python -m tests.faults.scoreboard --workers $(JOBS) $(if $(WRITE),--write)
 
 bench: setup train-setup ## Measurements: how fast the command answers, how much the model learns
 	$(BIN)/python -m benchmarks

@@ -58,7 +58,7 @@ def replay(schedule: str) -> tuple[list[str], Life]:
 @cache
 def undisturbed() -> tuple[Seen, ...]:
     """The calls of a life in which nothing goes wrong."""
-    _quiet()
+    quiet()
     world = World(Strikes(watch_calls=True))
     try:
         found = breaches(live(world))
@@ -157,7 +157,7 @@ def _judge(
 
 
 def _lived(faults: Sequence[Fault], enforcers: Enforcers | None) -> tuple[list[str], Life]:
-    _quiet()
+    quiet()
     world = World(Strikes(tuple(faults)), enforcers or Enforcers())
     try:
         life = live(world)
@@ -167,7 +167,7 @@ def _lived(faults: Sequence[Fault], enforcers: Enforcers | None) -> tuple[list[s
 
 
 @cache
-def _quiet() -> None:
+def quiet() -> None:
     """Lives end badly by design: their log would drown what matters."""
     logging.getLogger("gpurun").setLevel(logging.CRITICAL)
     logging.getLogger("orchestrator").setLevel(logging.CRITICAL)
