@@ -6,7 +6,7 @@ of all and with the same ClientToken, so that what it may have made is found bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -146,8 +146,12 @@ class Launcher:
         arn = role.ensure_kill_role(self.session, self.tags)
         schedules.ensure_kill(self.session, self.tags, box.box, box.instance_id, at, arn)
 
-    def arm_again(self, boxes: Sequence[BoxRecord]) -> None:
+    def arm_again(
+        self, boxes: Sequence[BoxRecord], doubted: Collection[str] = frozenset()
+    ) -> None:
         """Make the kill schedule of each living box that somebody deleted.
+
+        A box has one schedule: that of a `doubted` one may name its twin, and is looked into.
 
         A box whose schedule can't be made now goes on: it still ends itself, and the next look
         tries again. Raises CloudError, CredentialsError.
@@ -158,9 +162,11 @@ class Launcher:
         there = schedules.find_kills(self.session, self.record.run_id)
         for box in alive:
             late = self.clock.now() >= self.record.plan.box(box.box).cloud_at
-            if late or named(self.record.run_id, box.box) in there:
+            missing = named(self.record.run_id, box.box) not in there
+            if late or not (missing or box.box in doubted):
                 continue
-            self.on_step(f"the schedule that ends {box.box} is gone; it is made again")
+            if missing:
+                self.on_step(f"the schedule that ends {box.box} is gone; it is made again")
             try:
                 self._ensure_kill(box)
             except ApiError as error:

@@ -96,7 +96,8 @@ class Tender:
         for record in records:
             if record.instance_id in (new | unarmed) - set(twins):
                 self.launcher.note(record)
-        self.launcher.arm_again(records)
+        doubted = {life.box for life in lives if life.instance_id in twins}
+        self.launcher.arm_again([r for r in records if r.instance_id not in twins], doubted)
         self.books.note_ended(records, self.clock.now())
 
     def _armed(self) -> set[str | None]:

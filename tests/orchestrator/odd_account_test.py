@@ -7,10 +7,11 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from orchestrator.aws.tags import ATTEMPT, PRICE, RUN
+from orchestrator.aws import boxes
+from orchestrator.aws.tags import ATTEMPT, BOX, PRICE, RUN
 from orchestrator.progress import Stage
 
-from .bad_luck_test import clients, drive, world
+from .bad_luck_test import clients, drive, kill_targets, world
 from .controllers import ACCOUNT, REGION, TAKEN, World
 
 __all__ = ["clients", "world"]
@@ -79,3 +80,19 @@ def test_tags_that_somebody_changed_keep_nothing_alive(world: World) -> None:
     world.controller().finish()
     assert world.alive() == []
     assert world.left() == []
+
+
+def test_of_two_twins_the_one_that_stays_keeps_the_cloud_s_switch(world: World) -> None:
+    """Another controller, to which EC2 didn't show the first yet, launched and armed a second."""
+    world.begin()
+    runner = world.controller()
+    runner.launch_all()
+    (first,) = world.alive()
+    world.clock.at += timedelta(seconds=5)
+    second = clone(world, **{RUN: world.record.run_id, BOX: "one", ATTEMPT: "1"})
+    (twin,) = [box for box in world.alive() if box.instance_id == second]
+    world.controller().launcher.note(twin)
+    assert kill_targets(world) == [second]
+    runner.tender.tend(boxes.find_boxes(world.session, world.record.run_id))
+    assert [box.instance_id for box in world.alive()] == [first.instance_id]
+    assert kill_targets(world) == [first.instance_id]
