@@ -166,7 +166,6 @@ def _lived(faults: Sequence[Fault], enforcers: Enforcers | None) -> tuple[list[s
         world.close()
 
 
-@cache
 def quiet() -> None:
     """Lives end badly by design: their log would drown what matters."""
     logging.getLogger("gpurun").setLevel(logging.CRITICAL)
