@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from orchestrator.aws.waits import VISIBLE_S
 from orchestrator.box.state import SPOT_NOTICE
 from orchestrator.lives import GONE, UNLISTED, Life
 from orchestrator.plan import PlannedBox, PlannedJob
@@ -19,7 +20,7 @@ from orchestrator.results import OVER
 
 ENDED = "its box ended: "
 """How the controller's own reason begins, for a job that no box will go on with."""
-VISIBLE_AFTER = timedelta(minutes=5)
+VISIBLE_AFTER = timedelta(seconds=VISIBLE_S)
 """How long DescribeInstances may not show an instance that RunInstances just returned."""
 HEARD_WITHIN = timedelta(seconds=60)
 """An agent reports every ten seconds at the latest: one that did so lately is alive."""

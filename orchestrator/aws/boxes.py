@@ -28,7 +28,7 @@ from orchestrator.aws.refusals import (
     is_unanswered,
     text,
 )
-from orchestrator.aws.waits import PROPAGATION_S
+from orchestrator.aws.waits import PROPAGATION_S, VISIBLE_S
 from orchestrator.errors import CapacityError, GpurunError, LaunchError, QuotaError
 
 if TYPE_CHECKING:
@@ -157,10 +157,11 @@ def _run(
 
 
 def _launched_before(session: Session, request: LaunchRequest) -> BoxRecord:
-    """The token was used with other parameters: an instance exists, and will be listed soon."""
-    found = session.patience.until(
-        lambda: _alive(session, request) or None, timeout_s=PROPAGATION_S
-    )
+    """The token was used with other parameters: an instance exists, and will be listed soon.
+
+    Given up early, it would be called ended while it lives and bills.
+    """
+    found = session.patience.until(lambda: _alive(session, request) or None, timeout_s=VISIBLE_S)
     if not found:
         raise _used_up(request)
     return found[0]

@@ -19,6 +19,8 @@ GROWTH = 1.6
 
 # AWS documents seconds for roles and ids to be seen everywhere; a minute has margin.
 PROPAGATION_S = 60.0
+# How long DescribeInstances may not show an instance that RunInstances has made.
+VISIBLE_S = 300.0
 # EC2's own waiter gives up after ten minutes; large instances take one to five.
 TERMINATION_S = 600.0
 # How long an instance's interfaces may outlive it (facts of public incident reports: minutes).

@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ConnectionClosedError
 
 from orchestrator.aws.boxes import (
+    BoxRecord,
     client_token,
     find_boxes,
     launch,
@@ -153,6 +154,20 @@ def test_an_instance_that_reads_do_not_show_yet_is_not_made_twice(
     assert stack.launch().instance_id == first.instance_id
     monkeypatch.undo()
     assert len(find_boxes(stack.session, RUN)) == 1
+
+
+def test_an_instance_of_another_version_is_waited_for_as_long_as_ec2_may_hide_it(
+    stack: Stack, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token is taken, with other user data: nobody may call that attempt ended."""
+    first, real = stack.launch(), find_boxes
+    shown_at = clock.now() + timedelta(minutes=4)
+
+    def hidden(*asked: Any) -> list[BoxRecord]:
+        return real(*asked) if clock.now() >= shown_at else []
+
+    monkeypatch.setattr("orchestrator.aws.boxes.find_boxes", hidden)
+    assert stack.launch(user_data="#!/bin/sh\ntrue\n").instance_id == first.instance_id
 
 
 def test_an_answer_that_got_lost_does_not_make_a_second_instance(stack: Stack) -> None:
