@@ -24,7 +24,6 @@ from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags
 from orchestrator.box import secrets, store, work
 from orchestrator.box.parts import Changed
-from orchestrator.box.redact import Redactor
 from orchestrator.box.store import PART_BYTES, Store, StoreDown
 from orchestrator.box.sync import Round, Syncer
 from orchestrator.localcloud import policy
@@ -107,8 +106,9 @@ def lead_a_box(folder: Path) -> None:
     for _ in range(2):
         assert Syncer(kept, RUN, "train", folder).sync(final).whole
     work.told_to_stop(kept, "l4")
+    work.look_back(kept, ["train"])
     work.poll(kept, ["train"])
-    work.report(kept, "l4", {"at": 1}, {"train": {"job": "train"}}, folder / "log.txt", Redactor())
+    work.report(kept, "l4", {"at": 1}, {"train": {"job": "train"}}, b"booted")
     kept.put_over("jobs/train/COMPLETE", b"{}", '"none"')
     with (folder / "changes").open("wb") as changes:
         changes.truncate(PART_BYTES + 1)
