@@ -8,6 +8,7 @@ finds the line there by run and name, and takes no more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -30,7 +31,7 @@ from orchestrator.bill import (
     writes_of,
 )
 from orchestrator.budget_log import BudgetLog
-from orchestrator.errors import ApiError
+from orchestrator.errors import ApiError, BudgetError
 from orchestrator.ledger import Ledger, LedgerEntry
 from orchestrator.money import ZERO, usd
 from orchestrator.plan import RESULTS
@@ -117,10 +118,15 @@ class Purse:
     def settle(
         self, line: str, cost: Decimal, now: datetime, *, reason: str | None = None
     ) -> None:
-        """Write down what a line cost, and give back what it didn't use."""
+        """Write down what a line cost, and give back what it didn't use.
+
+        A budget that can't be told now is told at the run's end, or by `gpurun budget`: it keeps
+        too little free till then, and must keep no run from being watched and ended.
+        """
         if line not in self.ledger().settled:
             self.log.append(EventKind.SETTLED, now, box=line, usd=cost, reason=reason)
-        self.tell_budget(now)
+        with suppress(ApiError, BudgetError):
+            self.tell_budget(now)
 
     def close(self, now: datetime) -> None:
         """Settle what is still open, now that nothing with the run's tag is left."""

@@ -109,7 +109,10 @@ def _switch(session: Session, run_id: str, box: BoxRecord) -> str:
         return "the cloud's switch can't be seen either: it fires at the run's last deadline"
     if at is None:
         return "the cloud has no switch for it: end it in the EC2 console"
-    return f"the cloud's switch ends it at {at:%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"the cloud's switch ends it at {at:%Y-%m-%d %H:%M:%S} UTC; what still runs two minutes "
+        "later nobody ends: end it in the EC2 console"
+    )
 
 
 def _go_on_after(step: Step, session: Session, run_id: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.aws.bucket import Bucket, ensure_bucket
 from orchestrator.aws.session import Session
+from orchestrator.aws.stack import leftovers
 from orchestrator.aws.sweep import sweep
 from orchestrator.budget_log import BudgetLog, find_budget, list_budgets, make_budget
 from orchestrator.budgets import look_at, look_at_all
@@ -96,6 +97,24 @@ def test_what_a_run_did_not_use_is_there_for_the_next(
     row = look_at(session, "shared", clock.now())
     assert [run.state for run in row.runs] == ["settled", "settled"]
     assert row.free_usd == row.cap_usd - row.settled_usd > 0
+
+
+def test_a_budget_that_is_damaged_meanwhile_keeps_no_run_from_its_end(
+    begin: Callable[[], Runner], budget: BudgetLog, session: Session, clock: Clock
+) -> None:
+    runner = begin()
+    s3, name, key = session.client("s3"), budget.bucket.name, "budgets/shared/000001.json"
+
+    def damaged() -> None:
+        s3.delete_object(Bucket=name, Key=key)
+        shut_down(session)
+
+    clock.at_wait = damaged
+    with pytest.raises(BudgetError, match="missing"):  # said loudly, when all is done
+        runner.drive()
+    assert runner.look().stage == "clean"
+    assert runner.purse.ledger().reserved == {}
+    assert leftovers(session, runner.record.run_id) == []
 
 
 def died_after_the_budget_s_entry(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
