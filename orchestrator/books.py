@@ -83,14 +83,13 @@ class Books:
 
     def end_gone(self, life: Life, now: datetime) -> None:
         """Write down that EC2 has forgotten it, and settle it at the most it can have cost."""
-        cloud_at = self.record.plan.box(life.box).cloud_at
-        self._end(replace(life, reason=UNLISTED, ended_at=min(cloud_at, now)), now)
+        self._end(replace(life, reason=UNLISTED, ended_at=None), now)
         self._settle((), now)
 
     def _end(self, life: Life, now: datetime) -> None:
         if not life.end_noted:
-            last = self.record.plan.box(life.box).cloud_at + SLACK  # what was reserved for it
-            ended_at = life.ended_at or min(now, last)
+            latest = self.record.plan.box(life.box).cloud_at + SLACK  # what was reserved for it
+            ended_at = life.ended_at or min(now, latest)
             self._once(EventKind.ENDED, life, now, ended_at=ended_at, reason=life.reason)
 
     def _once(self, kind: EventKind, life: Life, now: datetime, **fields: object) -> None:

@@ -6,6 +6,7 @@ again by its id. Bucket names are global: somebody else may own ours, so calls n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from orchestrator.aws.bucket_rules import apply_rules
 from orchestrator.aws.refusals import Refusal, boundary, classify, code, is_missing
 from orchestrator.aws.tags import PREFIX, checked
 from orchestrator.aws.waits import PROPAGATION_S
-from orchestrator.errors import BucketError, RunNotFound
+from orchestrator.errors import ApiError, BucketError, RunNotFound
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024 * 1024
 _TRANSFER = TransferConfig(max_concurrency=4)
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d+")
 _EXISTS = ("PreconditionFailed", "412")
 _RACED = ("ConditionalRequestConflict", "OperationAborted", "409")
 
@@ -160,7 +162,8 @@ def ensure_bucket(session: Session) -> Bucket:
 def result_buckets(session: Session) -> list[Bucket]:
     """The account's results buckets, this session's region first."""
     prefix = _account_prefix(session)
-    regions = [name.removeprefix(prefix) for name in _own_names(session, prefix)]
+    found = [name.removeprefix(prefix) for name in _own_names(session, prefix)]
+    regions = [name for name in found if _REGION.fullmatch(name)]  # not a person's `…-1-logs`
     regions.sort(key=lambda region: (region != session.region, region))
     return [Bucket(session.in_region(region), f"{prefix}{region}") for region in regions]
 
@@ -170,11 +173,17 @@ def find_run_bucket(session: Session, run_id: str) -> Bucket:
 
     Raises:
         RunNotFound: no bucket of this account holds the run.
+        ApiError: none that can be read does, and one can't be.
     """
-    key = f"runs/{checked(run_id)}/run.json"
+    key, unread = f"runs/{checked(run_id)}/run.json", list[ApiError]()
     for bucket in result_buckets(session):
-        if bucket.head(key) is not None:
-            return bucket
+        try:
+            if bucket.head(key) is not None:
+                return bucket
+        except ApiError as error:  # a region out of order must not hide the runs of another
+            unread.append(error)
+    if unread:
+        raise unread[0]
     raise RunNotFound(
         f"No bucket of the account {session.account} holds a run {run_id}",
         hint="gpurun status lists the runs of this account; is it another AWS_PROFILE?",

@@ -10,6 +10,7 @@ from moto.ec2.models import ec2_backends
 from orchestrator.aws import boxes
 from orchestrator.aws.tags import ATTEMPT, BOX, PRICE, RUN
 from orchestrator.progress import Stage
+from orchestrator.run import EventKind
 
 from .bad_luck_test import clients, drive, kill_targets, world
 from .controllers import ACCOUNT, REGION, TAKEN, World
@@ -96,3 +97,20 @@ def test_of_two_twins_the_one_that_stays_keeps_the_cloud_s_switch(world: World) 
     runner.tender.tend(boxes.find_boxes(world.session, world.record.run_id))
     assert [box.instance_id for box in world.alive()] == [first.instance_id]
     assert kill_targets(world) == [first.instance_id]
+
+
+def test_a_box_that_ec2_has_forgotten_is_billed_to_the_last_moment_its_switch_may_take(
+    world: World,
+) -> None:
+    world.begin()
+
+    def two_days() -> None:
+        world.forget()
+        world.clock.at += timedelta(days=2)
+
+    drive(world, two_days)
+    (end,) = world.events(EventKind.ENDED)
+    cloud_at = world.record.plan.box("one").cloud_at
+    assert end.ended_at is not None
+    assert end.ended_at >= cloud_at + timedelta(minutes=1)  # the scheduler's precision
+    assert world.money()["one"] <= world.record.plan.box("one").worst_case_usd

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.aws.bucket import Bucket, ensure_bucket, find_run_bucket
+from orchestrator.aws.bucket import Bucket, ensure_bucket, find_run_bucket, result_buckets
 from orchestrator.aws.session import Session
 from orchestrator.errors import ApiError, BucketError, RunNotFound
 
@@ -139,6 +139,33 @@ def test_a_run_is_found_by_its_id_in_any_region(session: Session) -> None:
     found = find_run_bucket(session, RUN)
     assert found.name == there.name
     assert found.session.region == "eu-central-1"
+
+
+@pytest.mark.parametrize("name", ["us-east-1-logs", "backup", "eu-central"])
+def test_a_person_s_bucket_with_a_name_like_ours_hides_no_run(
+    bucket: Bucket, session: Session, name: str
+) -> None:
+    """As one for the access logs of ours: a region of that name answers nobody."""
+    session.client("s3").create_bucket(Bucket=f"gpurun-{session.account}-{name}")
+    assert [each.name for each in result_buckets(session)] == [bucket.name]
+
+
+def test_a_region_out_of_order_hides_no_run_of_another(
+    bucket: Bucket, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = ensure_bucket(session.in_region("eu-central-1"))
+    there.put(f"runs/{RUN}/run.json", b"{}")
+    real = Bucket.head
+
+    def head(asked: Bucket, key: str) -> int | None:
+        if asked.name == bucket.name:
+            raise ApiError("AWS doesn't answer")
+        return real(asked, key)
+
+    monkeypatch.setattr(Bucket, "head", head)
+    assert find_run_bucket(session, RUN).name == there.name
+    with pytest.raises(ApiError):  # it may be there
+        find_run_bucket(session, "another-261129-190000-ab2c")
 
 
 def test_a_run_that_no_bucket_holds_is_not_found(bucket: Bucket) -> None:
