@@ -13,6 +13,7 @@ import json
 
 import pytest
 
+from orchestrator.box.pieces import pieces_of
 from orchestrator.results import State
 from tests.faults.life import BUCKET
 from tests.faults.strikes import ControllerDied
@@ -36,12 +37,13 @@ def unattended(scene: Scene) -> None:
 
 
 def in_the_bucket(scene: Scene) -> set[str]:
-    """What the last manifest names, each with its blob."""
+    """What the last manifest names, each with its blobs."""
     objects = scene.world.cloud.objects(BUCKET)
     base = f"runs/{scene.run_id}/jobs/train"
     manifest = json.loads(objects[max(k for k in objects if k.startswith(f"{base}/manifests/"))])
     assert manifest["final"] is True
-    return {n for n, e in manifest["files"].items() if f"{base}/blobs/{e['sha256']}" in objects}
+    files, there = manifest["files"], [k.rpartition("/")[2] for k in objects if "/blobs/" in k]
+    return {n for n, e in files.items() if all(it.sha256 in there for it in pieces_of(e))}
 
 
 @pytest.fixture(autouse=True)
