@@ -86,12 +86,14 @@ class Launcher:
         return Ground(net, profile, f"gpurun-{self.record.run_id}")
 
     def launch(self, box: PlannedBox, attempt: int, ground: Ground) -> None:
-        """Launch and arm one attempt of a box.
+        """Launch and arm one attempt of a box, unless building took until its time was over.
 
         Raises:
             CapacityError, QuotaError, LaunchError: it could not be launched.
             ApiError: no answer, or it could not be armed and is ended.
         """
+        if self.clock.now() >= box.drain_at:
+            return
         again = f", attempt {attempt}" if attempt > 1 else ""
         self.on_step(f"launching {box.name} ({box.instance}{again})")
         request = self._request(box, attempt, ground)

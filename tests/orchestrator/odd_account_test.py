@@ -71,6 +71,23 @@ def _stray(world: World) -> Any:
     return lambda: clone(world, **{RUN: world.record.run_id, "Name": "a colleague's"})
 
 
+def test_a_laptop_that_slept_while_the_network_was_built_launches_nothing_late(
+    world: World,
+) -> None:
+    world.begin()
+    runner = world.controller()
+
+    def sleep(words: str) -> None:
+        if words.startswith("making the role"):
+            world.clock.at += timedelta(days=2)
+
+    runner.on_step = sleep
+    runner.drive()
+    assert world.instances() == []
+    assert "never launched" in world.status()["reason"]
+    assert world.money() == {"one": 0}
+
+
 def test_tags_that_somebody_changed_keep_nothing_alive(world: World) -> None:
     world.begin()
     runner = world.controller()
