@@ -65,7 +65,7 @@ def sweep_all(cloud: CloudName, *, yes: bool, as_json: bool) -> None:
     if as_json:
         make_console().print_json(json.dumps(_as_json(found), default=str))
     else:
-        _print(found, console, yes=yes)
+        _print(found, console, yes=yes, cloud=cloud)
     problems = [f"could not look at {name}: {why}" for name, why in found.unseen.items()]
     if yes:
         problems += _end(session, found, now, console)
@@ -103,7 +103,7 @@ def _end(session: Session, found: Found, now: datetime, console: Console) -> lis
     ]
 
 
-def _print(found: Found, console: Console, *, yes: bool) -> None:
+def _print(found: Found, console: Console, *, yes: bool, cloud: CloudName) -> None:
     for run, things in groupby(found.things, key=lambda each: each.item.run):
         rows = list(things)
         what_now = f"  end it: gpurun down {run}" if run in found.undated else ""
@@ -121,6 +121,8 @@ def _print(found: Found, console: Console, *, yes: bool) -> None:
     console.print(_summary(found), soft_wrap=True)
     if found.over and not yes:
         console.print("End them: gpurun sweep --yes")
+    if cloud == "local":
+        console.print("That is the local cloud; for an account: gpurun sweep --cloud aws")
 
 
 def _summary(found: Found) -> str:

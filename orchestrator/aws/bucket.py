@@ -186,7 +186,8 @@ def find_run_bucket(session: Session, run_id: str) -> Bucket:
         raise unread[0]
     raise RunNotFound(
         f"No bucket of the account {session.account} holds a run {run_id}",
-        hint="gpurun status lists the runs of this account; is it another AWS_PROFILE?",
+        hint="gpurun status lists the runs of this account; is it "
+        + ("on AWS (--cloud aws)?" if session.cloud == "local" else "another AWS_PROFILE?"),
     )
 
 

@@ -77,6 +77,14 @@ def test_what_is_over_says_what_it_costs_until_ended_and_yes_ends_it(
     assert "Nothing is past its expiry." in said(capsys, yes=True)
 
 
+def test_a_look_at_the_local_cloud_is_not_taken_for_one_at_the_account(
+    launched: Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "local" not in said(capsys)
+    sweeping.sweep_all("local", yes=False, as_json=False)
+    assert "local cloud; for an account: gpurun sweep --cloud aws" in capsys.readouterr().out
+
+
 def test_a_clock_that_is_ahead_ends_nobody_s_run(
     launched: Runner, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
