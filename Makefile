@@ -15,6 +15,7 @@ SEED ?= 0
 REPLAY ?=
 WRITE ?=
 WITHOUT ?=
+SINGLES ?=
 
 BIN := .venv/bin
 GPURUN := $(BIN)/gpurun
@@ -94,8 +95,8 @@ quick: setup ## The tests that start no box and train nothing
 test-train: train-setup ## Only the tests that need torch and TRL
 	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
 
-faults: setup ## The search over faults: all single ones, then SAMPLES pairs and triples; REPLAY="…" lives through one
-	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED) $(addprefix --without ,$(WITHOUT)))
+faults: setup ## The search over faults (15 min): every single one, SAMPLES pairs and triples; REPLAY="…" lives through one
+	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED) $(if $(SINGLES),--singles $(SINGLES)) $(addprefix --without ,$(WITHOUT)))
 
 scoreboard: setup ## The same bad luck for five ways to cap what a box costs; WRITE=1 renews docs/scoreboard.md
 	$(BIN)/python -m tests.faults.scoreboard --workers $(JOBS) $(if $(WRITE),--write)

@@ -11,10 +11,13 @@ from tests.faults import search
 from tests.faults.fault import Fault
 from tests.faults.world import Enforcers
 
+TELL_S = 20.0
+
 
 def main() -> int:
     """0 when every promise held; each failure is printed with the command that replays it."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--singles", type=int, help="single faults to draw; all of them without")
     parser.add_argument("--samples", type=int, default=5000, help="pairs and triples to draw")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
@@ -24,9 +27,8 @@ def main() -> int:
     if options.replay:
         return _replay(options.replay)
     enforcers = Enforcers(**dict.fromkeys(options.without or (), False))
-    bad = _all(
-        "single faults", [(fault,) for fault in search.singles()], options.workers, enforcers
-    )
+    ones = [(fault,) for fault in search.some_singles(options.singles, options.seed)]
+    bad = _all("single faults", ones, options.workers, enforcers)
     drawn = list(search.samples(options.samples, options.seed))
     bad += _all(f"pairs and triples, seed {options.seed}", drawn, options.workers, enforcers)
     return 1 if bad else 0
@@ -36,8 +38,14 @@ def _all(name: str, schedules: list[tuple[Fault, ...]], workers: int, enforcers:
     if not schedules:
         return 0
     began, bad = time.monotonic(), 0
+    print(f"{name}: {len(schedules)} lives", flush=True)
     kinds = Counter(fault.kind for schedule in schedules for fault in schedule)
-    for faults, broken in search.search(schedules, workers, enforcers):
+    told = began
+    for done, (faults, broken) in enumerate(search.search(schedules, workers, enforcers), 1):
+        if time.monotonic() - told > TELL_S:
+            told = time.monotonic()
+            left = (told - began) / done * (len(schedules) - done) / 60
+            print(f"  {name}: {done} of {len(schedules)}, about {left:.0f} min left", flush=True)
         if broken:
             bad += 1
             print(search.minimal(faults, enforcers), flush=True)

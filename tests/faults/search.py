@@ -85,6 +85,13 @@ def everything() -> tuple[Fault, ...]:
     return tuple(dict.fromkeys([*_at_calls(), *_at_moments()]))
 
 
+def some_singles(count: int | None, seed: int) -> tuple[Fault, ...]:
+    """So many of the single faults, the same ones for the same seed; all of them without."""
+    if count is None or count >= len(singles()):
+        return singles()
+    return tuple(random.Random(seed).sample(singles(), count))  # noqa: S311
+
+
 def samples(count: int, seed: int) -> Iterator[tuple[Fault, ...]]:
     """Pairs and triples of single faults, the same ones for the same seed."""
     chance, all_ = random.Random(seed), everything()
