@@ -89,7 +89,7 @@ def some_singles(count: int | None, seed: int) -> tuple[Fault, ...]:
     """So many of the single faults, the same ones for the same seed; all of them without."""
     if count is None or count >= len(singles()):
         return singles()
-    return tuple(random.Random(seed).sample(singles(), count))  # noqa: S311
+    return tuple(random.Random(seed).sample(singles(), count))
 
 
 def samples(count: int, seed: int) -> Iterator[tuple[Fault, ...]]:

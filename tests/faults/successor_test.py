@@ -22,7 +22,6 @@ from tests.faults.strikes import Strikes
 from tests.faults.trainer import Trainer
 from tests.faults.world import World
 
-
 WHY = "exit status 1: started at step 0"
 
 
