@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 from tests.faults import search
 from tests.faults.fault import Fault
@@ -34,7 +35,9 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _all(name: str, schedules: list[tuple[Fault, ...]], workers: int, enforcers: Enforcers) -> int:
+def _all(
+    name: str, schedules: Sequence[tuple[Fault, ...]], workers: int, enforcers: Enforcers
+) -> int:
     if not schedules:
         return 0
     began, bad = time.monotonic(), 0
