@@ -19,7 +19,7 @@ from pydantic import AwareDatetime
 from orchestrator.errors import BudgetError, OverCap
 from orchestrator.fields import Frozen
 from orchestrator.ledger import Ledger
-from orchestrator.money import ZERO, cents_up, usd
+from orchestrator.money import ZERO, cents_up, usd, usd_exact
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
 EXPIRED = "expired"
@@ -175,10 +175,12 @@ class Budget:
     def _over(self, run: str, wanted: Decimal) -> OverCap:
         ledger = self.ledger
         least = cents_up(ledger.reserved_usd + ledger.settled_usd + wanted)
+        asked, free, reserved, spent = usd_exact(
+            wanted, ledger.free_usd, ledger.reserved_usd, ledger.settled_usd
+        )
         return OverCap(
-            f"{run} may cost {usd(wanted)}, but of the budget {self.name} of {usd(self.cap_usd)} "
-            f"only {usd(ledger.free_usd)} is free ({usd(ledger.reserved_usd)} reserved, "
-            f"{usd(ledger.settled_usd)} spent)",
+            f"{run} may cost {asked}, but of the budget {self.name} of {usd(self.cap_usd)} "
+            f"only {free} is free ({reserved} reserved, {spent} spent)",
             hint=f"Raise it: gpurun budget {self.name} --cap {least}; or wait until a run of it "
             f"has ended: gpurun budget {self.name}",
         )

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.clock import SystemClock
+from orchestrator.money import usd_free
 from orchestrator.typed import typed
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def budgets_view(rows: Sequence[BudgetRow]) -> Group:
     for row in rows:
         title = (
             f"Budget {row.name} · {usd(row.cap_usd)} · {usd(row.reserved_usd)} reserved, "
-            f"{usd(row.settled_usd)} spent, {usd(row.free_usd)} free · kept in {row.region}"
+            f"{usd(row.settled_usd)} spent, {usd_free(row.free_usd)} free · kept in {row.region}"
         )
         table = _table(title, ("run", "state", "reserved", "spent", "last box gone by (UTC)"))
         for run in row.runs:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from orchestrator.errors import OverCap
 from orchestrator.fields import Frozen
-from orchestrator.money import ZERO, cents_up, usd
+from orchestrator.money import ZERO, cents_up, usd, usd_exact
 
 
 class LedgerEntry(Frozen):
@@ -92,10 +92,12 @@ class Ledger:
 
     def _over(self, line: str, amount: Decimal) -> OverCap:
         least = cents_up(self.reserved_usd + self.settled_usd + amount)
+        wanted, free, reserved, spent = usd_exact(
+            amount, self.free_usd, self.reserved_usd, self.settled_usd
+        )
         return OverCap(
-            f"{line} may cost {usd(amount)}, but of the cap of {usd(self.cap_usd)} only "
-            f"{usd(self.free_usd)} is free ({usd(self.reserved_usd)} reserved, "
-            f"{usd(self.settled_usd)} spent)",
+            f"{line} may cost {wanted}, but of the cap of {usd(self.cap_usd)} only "
+            f"{free} is free ({reserved} reserved, {spent} spent)",
             hint=f"Raise the cap by {usd(least - self.cap_usd)} (gpurun up RUNBOOK "
             f"--cap {least}), or give the boxes fewer hours.",
         )

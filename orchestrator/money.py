@@ -1,8 +1,8 @@
-"""Money: Decimal dollars, rounded up. A float never holds an amount."""
+"""Money: Decimal dollars. What is spent is rounded up, what is free down; a float holds none."""
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 CENT = Decimal("0.01")
 ZERO = Decimal("0.00")
@@ -18,6 +18,21 @@ def cents_up(amount: Decimal) -> Decimal:
 def usd(amount: Decimal) -> str:
     """`$12.34`, rounded up."""
     return f"${cents_up(amount):,}"
+
+
+def usd_free(amount: Decimal) -> str:
+    """`$12.34`, rounded down: never more than there is."""
+    return f"${amount.quantize(CENT, rounding=ROUND_FLOOR):,}"
+
+
+def usd_exact(*amounts: Decimal) -> list[str]:
+    """Amounts with as many digits, two to six, as it takes for all to be told as they are."""
+    for digits in range(2, 7):
+        step = Decimal(1).scaleb(-digits)
+        told = [amount.quantize(step, rounding=ROUND_CEILING) for amount in amounts]
+        if told == list(amounts):
+            break
+    return [f"${amount:,}" for amount in told]
 
 
 def hours_of(seconds: Decimal | int) -> Decimal:

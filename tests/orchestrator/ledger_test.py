@@ -62,6 +62,17 @@ def test_the_last_cent_fits_and_the_next_does_not() -> None:
     assert refused.value.exit_code == 4
 
 
+def test_a_refusal_never_says_that_as_much_is_free_as_is_asked_for() -> None:
+    ledger = Ledger(Decimal(1)).reserve("l4", Decimal(1)).settle("l4", Decimal("0.4899"))
+
+    with pytest.raises(OverCap) as refused:
+        ledger.reserve("l4#2", Decimal("0.52"))
+    assert refused.value.message == (
+        "l4#2 may cost $0.5200, but of the cap of $1.00 only $0.5101 is free "
+        "($0.0000 reserved, $0.4899 spent)"
+    )
+
+
 def test_a_settled_line_gives_back_what_it_did_not_use() -> None:
     ledger = Ledger(CAP).reserve("l40s", Decimal(30)).settle("l40s", Decimal("12.34"))
 

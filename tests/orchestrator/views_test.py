@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.console import Progress, make_console, result_view, usd
+from orchestrator.money import usd_free
 from orchestrator.progress import BoxView, JobView, Snapshot, Stage
 from orchestrator.report import _unbroken
 
@@ -69,6 +70,10 @@ def snapshot(at: datetime = NOW, **changes: Any) -> Snapshot:
 )
 def test_dollars_are_rounded_up(amount: str, shown: str) -> None:
     assert usd(Decimal(amount)) == shown
+
+
+def test_what_is_free_is_rounded_down() -> None:
+    assert usd_free(Decimal("0.5199")) == "$0.51"
 
 
 def test_an_outage_s_rollouts_are_told_in_one_line_each() -> None:
