@@ -21,6 +21,7 @@ AGREE = Decimal("0.01")
 # While S3 refuses, nothing can arrive; after that the agent's longest pause and one round.
 OUTAGE_S = MINUTE_S + 45.0
 FOR_EVER = 1e9
+UNATTENDED = {Kind.GONE_BEFORE, Kind.GONE_AFTER, Kind.EXPIRED}
 HARMLESS = {Kind.TRAINER_KILLED, Kind.CLOCK_BEHIND}
 
 
@@ -62,6 +63,8 @@ def _books(life: Life) -> Iterator[str]:
 def _unseen(life: Life) -> Decimal:
     """EC2 tells no time of an end that was its own: such a box is billed until it is looked at."""
     taken = [i for i in life.world.cloud.instances.values() if i.reason.startswith("Server.")]
+    if taken and any(fault.kind in UNATTENDED for fault in life.world.strikes.struck):
+        return life.cap_usd  # looked at long after; no line is above its reservation, though
     prices = [load_catalog().price(i.type, REGION).usd_per_hour for i in taken]
     return sum(prices, Decimal(0)) * Decimal(2 * POLL_S) / 3600
 
