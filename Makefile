@@ -58,8 +58,8 @@ pull: setup ## Pull a run's results: RUN=id
 	@test -n "$(RUN)" || { echo "which run? make pull RUN=<run id>" >&2; exit 2; }
 	$(GPURUN) pull $(RUN) --cloud $(CLOUD)
 
-sweep: setup ## End whatever carries our tag and is past its expiry
-	$(GPURUN) sweep --cloud $(CLOUD)
+sweep: setup ## List what carries our tag; YES=1 ends what is past its expiry
+	$(GPURUN) sweep --cloud $(CLOUD)$(if $(YES), --yes)
 
 cloud-stop: setup ## Stop the local cloud and its boxes
 	$(GPURUN) cloud stop

@@ -110,12 +110,8 @@ def _print(found: Found, console: Console, *, yes: bool, cloud: CloudName) -> No
         console.print(
             f"{found.word(run)}  {run or '(no run)'}  {_price(rows)}{what_now}", soft_wrap=True
         )
-        for each in rows:
-            item, price = each.item, _price([each])
-            console.print(
-                f"    {item.kind} {item.id}  {each.region}  {item.detail}  {price}",
-                soft_wrap=True,
-            )
+        for line in _lines(rows):
+            console.print(f"    {line}", soft_wrap=True)
     for region, why in found.unseen.items():
         console.print(f"could not look at {region}: {why}", soft_wrap=True)
     console.print(_summary(found), soft_wrap=True)
@@ -123,6 +119,17 @@ def _print(found: Found, console: Console, *, yes: bool, cloud: CloudName) -> No
         console.print("End them: gpurun sweep --yes")
     if cloud == "local":
         console.print("That is the local cloud; for an account: gpurun sweep --cloud aws")
+
+
+def _lines(things: list[Standing]) -> list[str]:
+    """A run's free things in one line, unless it's one; what names no run, thing by thing."""
+    free = [each for each in things if each.item.run and each.usd_per_hour == 0]
+    folded = [f"+ {len(free)} things that cost nothing"] if len(free) > 1 else []
+    return [
+        f"{each.item.kind} {each.item.id}  {each.region}  {each.item.detail}  {_price([each])}"
+        for each in things
+        if not folded or each not in free
+    ] + folded
 
 
 def _summary(found: Found) -> str:

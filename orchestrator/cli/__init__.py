@@ -17,6 +17,7 @@ from orchestrator.cli.options import (
     Budget,
     Cap,
     Cloud,
+    EndExpired,
     Json,
     Now,
     OnCloud,
@@ -201,7 +202,7 @@ def down(run: Run, cloud: OnCloud = Cloud.LOCAL, now: Now = None) -> None:
 @app.command()
 def sweep(
     cloud: OnCloud = Cloud.LOCAL,
-    yes: Annotated[bool, typer.Option("--yes", help="End what is listed.")] = False,
+    yes: EndExpired = False,
     as_json: Json = False,
 ) -> None:
     """List what carries our tag, in all regions, with its price; --yes ends what is over."""

@@ -61,6 +61,9 @@ Now = Annotated[
         help="Let no job save first, and say why: its last minutes may be lost.",
     ),
 ]
+EndExpired = Annotated[
+    bool, typer.Option("--yes", help="End what is past its expiry; never a run that goes on.")
+]
 To = Annotated[Path, typer.Option("--to", help="Folder that gets <run id>/…")]
 Budget = Annotated[
     str | None, typer.Option("--budget", help="Share this budget's cap with its other runs.")

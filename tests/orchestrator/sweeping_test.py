@@ -63,6 +63,17 @@ def test_what_goes_on_is_listed_with_what_it_costs_and_left_alone(
     assert launched.instances()[0].alive
 
 
+def test_the_free_things_of_a_run_are_one_line_for_a_person_and_all_for_a_machine(
+    launched: Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [line for line in said(capsys).splitlines() if line.startswith("    ")]
+    sweeping.sweep_all("aws", yes=False, as_json=True)
+    rows = json.loads(capsys.readouterr().out)["found"]
+    free = [row for row in rows if Decimal(row["usd_per_hour"]) == 0]
+    assert lines[-1] == f"    + {len(free)} things that cost nothing"
+    assert len(lines) == len(rows) - len(free) + 1
+
+
 def test_what_is_over_says_what_it_costs_until_ended_and_yes_ends_it(
     launched: Runner, session: Session, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,6 +41,11 @@ def test_aws_without_a_cap_is_refused() -> None:
     assert "CAP=40" in refused.stderr
 
 
+def test_a_sweep_ends_things_only_when_told_to() -> None:
+    assert dry("sweep", "YES=").stdout.endswith("gpurun sweep --cloud local\n")
+    assert dry("sweep", "YES=1").stdout.endswith("gpurun sweep --cloud local --yes\n")
+
+
 def test_ci_runs_the_checks_and_the_tests() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
