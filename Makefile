@@ -61,8 +61,8 @@ pull: setup ## Pull a run's results: RUN=id
 sweep: setup ## List what carries our tag; YES=1 ends what is past its expiry
 	$(GPURUN) sweep --cloud $(CLOUD)$(if $(YES), --yes)
 
-cloud-stop: setup ## Stop the local cloud and its boxes
-	$(GPURUN) cloud stop
+cloud-stop: setup ## Stop the local cloud and its boxes; its buckets and budgets go with it
+	$(GPURUN) cloud stop --yes
 
 ##@ Develop
 .PHONY: fmt lint types imports shell check test quick test-train faults scoreboard bench readme lock clean

@@ -132,7 +132,7 @@ class RemoteError(GpurunError):
 
 
 class NotConfirmed(GpurunError):
-    """Money would be spent and nobody said yes."""
+    """Money would be spent, or work lost, and nobody said yes."""
 
     exit_code = 17
 

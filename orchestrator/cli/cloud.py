@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli.options import Json
+from orchestrator.errors import NotConfirmed
 
 if TYPE_CHECKING:
     from orchestrator.localcloud.state import CloudState
@@ -35,13 +36,31 @@ def cloud_status(as_json: Json = False) -> None:
 
 
 @cloud_app.command("stop")
-def cloud_stop() -> None:
-    """Stop the local cloud; its boxes and buckets go with it."""
+def cloud_stop(
+    yes: Annotated[bool, typer.Option("--yes", help="Also when boxes run on it.")] = False,
+) -> None:
+    """Stop the local cloud; its boxes, buckets and budgets go with it."""
     from orchestrator.localcloud import process  # noqa: PLC0415
     from orchestrator.settings import Settings  # noqa: PLC0415
 
-    stopped = process.stop(Settings().home)
-    typer.echo("The local cloud is stopped." if stopped else "The local cloud wasn't running.")
+    home = Settings().home
+    if not yes and (running := process.running(home)):
+        raise _would_lose(running)
+    typer.echo(
+        "The local cloud is stopped; its buckets and budgets are gone."
+        if process.stop(home)
+        else "The local cloud wasn't running."
+    )
+
+
+def _would_lose(running: dict[str, int]) -> NotConfirmed:
+    boxes = sum(running.values())
+    runs, pulls = sorted(running), "; ".join(f"gpurun pull {run}" for run in sorted(running))
+    return NotConfirmed(
+        f"{boxes} {'box runs' if boxes == 1 else 'boxes run'} on the local cloud, for "
+        f"{', '.join(runs)}: with it they and all results end",
+        hint=f"Keep what there is: {pulls}. Then: gpurun cloud stop --yes",
+    )
 
 
 def _print_cloud(state: CloudState | None, *, as_json: bool) -> None:

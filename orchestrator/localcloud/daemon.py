@@ -109,7 +109,11 @@ class _Cloud:
             lock=self._lock,
             meter=meter,
             role_of_key=hypervisor.role_of_key,
-            health=lambda: {"pid": os.getpid(), "driver": self._driver.name},
+            health=lambda: {
+                "pid": os.getpid(),
+                "driver": self._driver.name,
+                "running": meter.running(),
+            },
             turn=self._turn,
             spot=self._spot,
         )

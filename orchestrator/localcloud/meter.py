@@ -116,6 +116,13 @@ class Meter:
                 for u in self._usages
             ]
 
+    def running(self) -> dict[str, int]:
+        """How many boxes of each run haven't ended."""
+        with self._lock:
+            return Counter(
+                u.run for u in self._usages if u.kind is Kind.COMPUTE and u.until is None
+            )
+
     def s3_request(self, run: str, *, put: bool, bytes_out: int) -> None:
         """`bytes_out`: what left the region, so nothing that a box read."""
         with self._lock:

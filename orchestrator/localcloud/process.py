@@ -14,6 +14,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import CloudError
 from orchestrator.localcloud.state import CloudState, folder_of, is_held, log_path, read_state
@@ -61,6 +62,13 @@ def status(home: Path) -> CloudState | None:
     return state if state is not None and _health_pid(state.url) == state.pid else None
 
 
+def running(home: Path) -> dict[str, int]:
+    """How many boxes each run has on the cloud of this home; nothing where no cloud answers."""
+    state = read_state(home)
+    health = _health(state.url) if state is not None else {}
+    return {str(run): int(boxes) for run, boxes in health.get("running", {}).items()}
+
+
 def stop(home: Path) -> bool:
     """End the cloud of this home, and every box with it; False when none was running.
 
@@ -100,13 +108,22 @@ def _is_gone(pid: int) -> bool:
 
 
 def _health_pid(url: str) -> int | None:
+    try:
+        return int(_health(url)["pid"])
+    except (ValueError, KeyError):
+        return None
+
+
+def _health(url: str) -> dict[str, Any]:
+    """What the cloud says of itself; nothing when it doesn't answer."""
     # A proxy that the environment names is no way to this machine's own loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}/_gpurun/health", timeout=_ASK_S) as answer:
-            return int(json.load(answer)["pid"])
-    except (OSError, ValueError, KeyError):
-        return None
+            said = json.load(answer)
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _spawn(argv: list[str], log: Path) -> int:

@@ -52,6 +52,13 @@ def test_an_hour_costs_the_hourly_price(metered: Metered) -> None:
     assert metered.usd(Kind.EBS) == Decimal("0.021918")  # 200 GB x $0.08 / 730 h, rounded up
 
 
+def test_a_run_s_boxes_run_until_their_compute_ends(metered: Metered) -> None:
+    metered.meter.launched(BOX)
+    assert metered.meter.running() == {"r1": 1}
+    metered.meter.ended("i-1", [Kind.COMPUTE])
+    assert metered.meter.running() == {}
+
+
 def test_a_second_is_billed_as_a_minute_and_the_next_ones_one_by_one(metered: Metered) -> None:
     metered.meter.launched(BOX)
     metered.now += timedelta(seconds=1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.errors import CloudError
+from orchestrator.errors import CloudError, NotConfirmed
 from orchestrator.localcloud import process
 from orchestrator.localcloud.state import read_state, state_path
 
@@ -61,6 +61,26 @@ def test_a_cloud_outlives_its_starter_and_takes_its_boxes_along(
     assert not cloud.volume(box).exists()
     assert not state_path(tmp_path).exists()
     assert not process.stop(tmp_path)
+
+
+def test_a_cloud_on_which_boxes_run_is_stopped_only_by_a_yes(
+    start_cloud: Callable[..., LocalCloud],
+) -> None:
+    cloud = start_cloud(driver="bwrap")
+    box = cloud.launch("sleep 98772", run="mine-261129-193045-k7qm")
+
+    def stop(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "orchestrator.cli", "cloud", "stop", *words]
+        env = os.environ | {"GPURUN_HOME": str(cloud.home)}
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+
+    refused = stop()
+    assert refused.returncode == NotConfirmed.exit_code
+    assert "1 box runs on the local cloud, for mine-261129-193045-k7qm" in refused.stderr
+    assert "gpurun cloud stop --yes" in refused.stderr
+    assert cloud.look(box)["State"]["Name"] in ("pending", "running")
+    assert "its buckets and budgets are gone" in stop("--yes").stdout
+    assert process.status(cloud.home) is None
 
 
 def test_starters_at_the_same_moment_all_get_the_one_cloud(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     start = [sys.executable, "-m", "orchestrator.cli", "cloud", "start"]
     subprocess.run(start, env=env, check=True, timeout=60)
     yield env
-    stop = [sys.executable, "-m", "orchestrator.cli", "cloud", "stop"]
+    stop = [sys.executable, "-m", "orchestrator.cli", "cloud", "stop", "--yes"]
     subprocess.run(stop, env=env, check=True, timeout=60)
 
 
