@@ -28,6 +28,11 @@ SMALL = 32 << 20
 """Bytes that are uploaded in no time."""
 EVERYTHING = (".",)
 """As results: the whole work folder."""
+OUT = "out"
+"""The folder that is there before a job starts."""
+UNPACKED_NS = 0
+"""When a file of a workdir's archive was changed last, as we pack it."""
+CACHE = "__pycache__"
 DEPTH = 4
 """Folders below a results path in which each tick looks for checkpoints."""
 
@@ -89,8 +94,16 @@ def under(job_dir: Path, path: str) -> list[Found]:
 
 
 def missing(job_dir: Path, results: Iterable[str]) -> tuple[str, ...]:
-    """The results paths at which there is nothing; an empty folder is something."""
-    return tuple(path for path in results if not os.path.lexists(job_dir / "work" / path))
+    """The results paths at which there is nothing.
+
+    An empty folder is something, but for the `out` that we make for every job: where files lie
+    outside the results, they are most likely what was to be in it.
+    """
+    work, results = job_dir / "work", tuple(results)
+    gone = [path for path in results if not os.path.lexists(work / path)]
+    if OUT in results and _is_hollow(work / OUT) and _has_strays(work, results):
+        gone.append(OUT)
+    return tuple(path for path in results if path in gone)
 
 
 def checkpoints(job_dir: Path, results: Iterable[str]) -> frozenset[str]:
@@ -203,6 +216,32 @@ def _found(path: Path, name: str) -> Found | None:
     mode = stat.S_IMODE(seen.st_mode)
     when = seen.st_mtime_ns, seen.st_ctime_ns
     return Found(path, name, seen.st_size, when[0], seen.st_ino, mode, grows, when[1])
+
+
+def _is_hollow(folder: Path) -> bool:
+    """A folder, not a link to one, with nothing in it but folders."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    return not any(names for _, _, names in os.walk(folder))
+
+
+def _has_strays(work: Path, results: tuple[str, ...]) -> bool:
+    """Whether the job made or changed a file that no results path takes along."""
+    taken = {work / path for path in results}
+    for folder, folders, names in os.walk(work):
+        folders[:] = [sub for sub in folders if sub != CACHE and Path(folder) / sub not in taken]
+        paths = (Path(folder) / name for name in names)
+        if any(path not in taken and _is_made(path) for path in paths):
+            return True
+    return False
+
+
+def _is_made(path: Path) -> bool:
+    try:
+        seen = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(seen.st_mode) and seen.st_mtime_ns != UNPACKED_NS
 
 
 def _folders(start: Path, depth: int) -> Iterator[Path]:

@@ -97,16 +97,26 @@ def test_a_failed_job_with_none_of_its_results_keeps_all_that_it_made_but_not_wi
 ) -> None:
     rig.job("none", "echo 1 >a; exit 3", results=["oot"], retries=0)
     rig.job("some", "echo 1 >a; echo 2 >out/b; exit 3", results=["oot", "out"], retries=0)
-    rig.job("empty", "echo 1 >a")
     rig.run()
-    listed = {job: set(rig.manifests(job)[-1]["files"]) for job in ("none", "some", "empty")}
+    listed = {job: set(rig.manifests(job)[-1]["files"]) for job in ("none", "some")}
     assert listed == {
         "none": {"log.txt", "a"},
         "some": {"log.txt", "out/b"},
-        "empty": {"log.txt"},
     }
     assert rig.status("none")["reason"] == "exit status 3"
-    assert rig.status("empty")["state"] == "done"
+
+
+def test_a_job_that_wrote_beside_an_empty_out_has_failed_and_one_that_wrote_nothing_is_done(
+    rig: Rig,
+) -> None:
+    rig.job("beside", "echo 1 >model.bin")
+    rig.job("nothing", "echo fine")
+    rig.run()
+    beside = rig.status("beside")
+    assert (beside["state"], beside["exit_code"]) == ("failed", 0)
+    assert beside["reason"] == "result path out was never made; kept the whole work folder instead"
+    assert rig.file("beside", "model.bin") == b"1\n"
+    assert rig.status("nothing")["state"] == "done"
 
 
 def test_at_the_deadline_the_trainer_checkpoints_and_all_of_it_is_committed_as_cut(
