@@ -131,6 +131,7 @@ def go(
     Raises:
         JobsFailed: a job didn't finish; what it committed has been pulled.
         ExpectationMissed: all finished, but a number lies outside what the runbook expects.
+        ResultsPartial: all finished, but a result was withheld, as a secret is in it.
         TeardownError: something with the run's tag is left.
     """
     try:
@@ -202,6 +203,7 @@ def deliver(opened: Opened, seen: Snapshot, console: Console, *, to: Path, as_js
         )
     if seen.missed:
         raise ExpectationMissed("Not as the runbook expects: " + "; ".join(seen.missed))
+    found.raise_if_withheld()
 
 
 def pull_run(opened: Opened, to: Path) -> results.PullReport:

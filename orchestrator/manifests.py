@@ -117,12 +117,23 @@ def newest(bucket: Bucket, run_id: str, job: str) -> tuple[Committed | None, tup
     return None, tuple(notes)
 
 
-def ended(bucket: Bucket, run_id: str, job: str, found: Committed) -> str | None:
-    """The word of the job's COMPLETE, if it names this very manifest."""
+class End(NamedTuple):
+    """What a job's COMPLETE says; without one, nothing."""
+
+    word: str | None = None
+    left_out: tuple[str, ...] = ()
+    """What of its results was never uploaded, in words: links, broken checkpoints and such."""
+    withheld: tuple[str, ...] = ()
+    """The same of what holds a secret."""
+
+
+def end_of(bucket: Bucket, run_id: str, job: str, found: Committed) -> End:
+    """By the job's COMPLETE, if it names this very manifest."""
     complete = _json(bucket.get(f"runs/{run_id}/jobs/{job}/COMPLETE"))
     if (complete.get("manifest"), complete.get("sha256")) != (found.key, found.sha256):
-        return None
-    return str(complete.get("state", "done"))
+        return End()
+    word = str(complete.get("state", "done"))
+    return End(word, _words(complete.get("left_out")), _words(complete.get("withheld")))
 
 
 def read_metrics(bucket: Bucket, run_id: str, job: str) -> list[dict[str, Any]]:
@@ -180,6 +191,10 @@ def blob_key(run_id: str, job: str, sha256: str) -> str:
 
 def _is_beat(beat: dict[str, Any]) -> bool:
     return isinstance(beat.get("phase"), str) and isinstance(beat.get("at"), int | float)
+
+
+def _words(said: object) -> tuple[str, ...]:
+    return tuple(map(str, said)) if isinstance(said, list) else ()
 
 
 def _json(data: bytes | None) -> dict[str, Any]:

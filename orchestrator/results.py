@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
@@ -32,7 +32,7 @@ from orchestrator.manifests import (
     File,
     Manifest,
     blob_key,
-    ended,
+    end_of,
     newest,
     newest_manifest,
     read_file,
@@ -56,6 +56,7 @@ __all__ = [
 
 THREADS = 4
 PARTS = ".parts"
+SHOWN = 5
 
 
 class State(StrEnum):
@@ -87,6 +88,10 @@ class JobPull(BaseModel):
     """Manifests passed over as invalid."""
     kept: tuple[str, ...] = ()
     """What somebody changed here and is still here, in words."""
+    left_out: tuple[str, ...] = ()
+    """What of its results is no plain file and was never uploaded, in words."""
+    withheld: tuple[str, ...] = ()
+    """What of its results holds a secret and was never uploaded, in words."""
 
 
 class PullReport(BaseModel):
@@ -123,10 +128,15 @@ class PullReport(BaseModel):
         said = f"{self.state}: {self.files} files, {self.bytes / 1e6:.1f} MB in {self.folder}"
         kept = [f"{name}/{words}" for name, job in self.jobs.items() for words in job.kept]
         said = f"{said} ({', '.join(short)})" if short else said
+        left_out = self.withheld + self._each(lambda job: job.left_out)
+        said = f"{said}, but left out: {_some(left_out)}" if left_out else said
         return f"{said}; changed here and kept: {', '.join(kept)}" if kept else said
 
     def raise_unless_complete(self) -> None:
-        """Raises ResultsCorrupt, ResultsMissing or ResultsPartial."""
+        """Raises ResultsCorrupt, ResultsMissing or ResultsPartial.
+
+        Partial is also what lacks a result because a secret is in it.
+        """
         again = f"Pull again: gpurun pull {self.run_id}"
         if self.state is State.CORRUPT:
             problems = [
@@ -137,6 +147,29 @@ class PullReport(BaseModel):
             raise ResultsMissing(f"No job of {self.run_id} has committed anything.", hint=again)
         if self.state is State.PARTIAL:
             raise ResultsPartial(f"Verified, but not complete: {self.words()}.", hint=again)
+        self.raise_if_withheld()
+
+    def raise_if_withheld(self) -> None:
+        """Raises ResultsPartial where a result stayed on its box because a secret is in it."""
+        if self.withheld:
+            raise ResultsPartial(
+                f"Never uploaded, as a secret is in it: {_some(self.withheld)}.",
+                hint="The rest is verified. Let the job leave the secret out of its results, "
+                "and run it again: docs/troubleshooting.md.",
+            )
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """What holds a secret and was never uploaded, with its job, in words."""
+        return self._each(lambda job: job.withheld)
+
+    def _each(self, of: Callable[[JobPull], tuple[str, ...]]) -> tuple[str, ...]:
+        return tuple(f"{name}/{words}" for name, job in self.jobs.items() for words in of(job))
+
+
+def _some(words: Sequence[str]) -> str:
+    more = [f"{len(words) - SHOWN} more"] if words[SHOWN:] else []
+    return ", ".join([*words[:SHOWN], *more])
 
 
 class Home(NamedTuple):
@@ -184,7 +217,7 @@ def _pull_job(home: Home, job: str) -> JobPull:
     found, notes = newest(home.bucket, home.run_id, job)
     if found is None:
         return JobPull(state=State.CORRUPT if notes else State.NOTHING, problems=notes)
-    manifest, end = found.manifest, ended(home.bucket, home.run_id, job, found)
+    manifest, end = found.manifest, end_of(home.bucket, home.run_id, job, found)
     names: dict[File, list[str]] = {}
     for name, file in manifest.files.items():
         names.setdefault(file, []).append(name)
@@ -196,10 +229,10 @@ def _pull_job(home: Home, job: str) -> JobPull:
     if not problems:
         wanted = {f"{job}/{name}" for name in manifest.files}
         kept += [f"{name} (no longer a result)" for name in home.pulled.drop(f"{job}/", wanted)]
-    complete = end == "done" and manifest.final
+    complete = end.word == "done" and manifest.final
     return JobPull(
         state=State.CORRUPT if problems else State.COMPLETE if complete else State.PARTIAL,
-        ended=end,
+        ended=end.word,
         seq=manifest.seq,
         step=manifest.step,
         files=len(manifest.files) - len(problems),
@@ -208,6 +241,8 @@ def _pull_job(home: Home, job: str) -> JobPull:
         problems=problems,
         notes=notes,
         kept=tuple(kept),
+        left_out=end.left_out,
+        withheld=end.withheld,
     )
 
 

@@ -34,6 +34,10 @@ class Saying:
     at: float
     outcome: str
     status: dict[str, Any]
+    left_out: tuple[str, ...] = ()
+    """What of the results stays on the box for good, in words."""
+    withheld: tuple[str, ...] = ()
+    """The same of what holds a secret."""
 
 
 @dataclass
@@ -133,6 +137,8 @@ class Commits:
             "at": saying.at,
             "state": saying.outcome,
             "status": saying.status | {"manifest_seq": self.seq, "synced_at": saying.at},
+            "left_out": saying.left_out,
+            "withheld": saying.withheld,
         }
         key, body = f"jobs/{self.job}/COMPLETE", json.dumps(said).encode()
         if self.store.put_new(key, body):

@@ -32,6 +32,8 @@ __all__ = ["STREAMS", "Round", "Synced", "Syncer", "Unverified"]
 LOOK_S = 0.5
 # How long a round that gives way waits for requests that are under way.
 PATIENCE_S = 10.0
+NAMED = 100
+"""How many of what is left out COMPLETE names."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class Syncer:
         if not round_.only_own:
             self._blobs.sweep(found.name for unit in mine for found in unit.files)
         if final:
-            self._complete(round_)
+            self._complete(round_, notes)
         for_good = round_.final and tally.refused and not tally.waits
         refused = f"{USED_UP}; left out: {tally.refused[0]}" if for_good else ""
         seq = self._commits.seq or None
@@ -245,6 +247,8 @@ class Syncer:
     def _leave_out(self, unit: Unit, why: str) -> None:
         """Also what was committed of it before: that isn't the result any more."""
         names = {found.name for found in unit.files}
+        if unit.checkpoint:
+            why = f"{self.redact.text(unit.checkpoint)} (whole checkpoint: {why})"
         with self._lock:
             self._withheld[named(unit)] = why
             self._entries = {name: it for name, it in self._entries.items() if name not in names}
@@ -282,10 +286,16 @@ class Syncer:
         with self._lock:
             return dict(self._entries)
 
-    def _complete(self, round_: Round) -> None:
+    def _complete(self, round_: Round, notes: list[str]) -> None:
         try:
-            reason = noted(str(round_.status.get("reason", "")), sorted(self._withheld.values()))
-            saying = replace(round_.saying, status=round_.status | {"reason": reason})
+            withheld = tuple(sorted(self._withheld.values()))
+            reason = noted(str(round_.status.get("reason", "")), withheld)
+            saying = replace(
+                round_.saying,
+                status=round_.status | {"reason": reason},
+                left_out=tuple(self.redact.text(note) for note in notes[:NAMED]),
+                withheld=withheld[:NAMED],
+            )
             self._commits.complete(saying, self._blobs.seen())
         except Unverified:
             self._blobs.doubt()

@@ -76,7 +76,8 @@ def test_a_result_that_holds_a_secret_stays_on_the_box_and_the_status_says_which
 ) -> None:
     keeper.job(
         "leaks",
-        "echo $HF_TOKEN >out/config.json; echo x >out/fine; echo y >out/$HF_TOKEN;"
+        "echo $HF_TOKEN >out/config.json; echo x >out/fine; ln -s fine out/link;"
+        " echo y >out/$HF_TOKEN;"
         " mkdir out/checkpoint-1; echo {} >out/checkpoint-1/trainer_state.json;"
         " echo $WANDB_API_KEY >out/checkpoint-1/args.txt",
     )
@@ -88,7 +89,14 @@ def test_a_result_that_holds_a_secret_stays_on_the_box_and_the_status_says_which
     assert status["state"] == "done"
     for said in ("out/config.json", "HF_TOKEN", "checkpoint-1", "WANDB_API_KEY"):
         assert said in status["reason"]
-    assert keeper.json("jobs/leaks/COMPLETE")["status"]["reason"] == status["reason"]
+    complete = keeper.json("jobs/leaks/COMPLETE")
+    assert status["reason"].endswith(complete["status"]["reason"])
+    assert complete["left_out"] == ["out/link: a link, not kept"]
+    assert complete["withheld"] == [
+        "out/***HF_TOKEN*** (is named by HF_TOKEN)",
+        "out/checkpoint-1 (whole checkpoint: out/checkpoint-1/args.txt (holds WANDB_API_KEY))",
+        "out/config.json (holds HF_TOKEN)",
+    ]
     assert those_with_a_value(everything(keeper)) == []
 
 

@@ -1,0 +1,53 @@
+"""A pull says what of the results never left its box, and a secret's place isn't success."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ResultsPartial
+from orchestrator.results import PullReport, State, pull
+
+from .results_test import FILES, RUN, Objects
+
+SECRET = "out/checkpoint-5 (whole checkpoint: out/checkpoint-5/a (holds WANDB_API_KEY))"
+LINK = "out/latest: a link, not kept"
+
+
+def pulled(tmp_path: Path, **said: list[str]) -> PullReport:
+    bucket = Objects()
+    bucket.commit("leak", FILES)
+    key = f"runs/{RUN}/jobs/leak/COMPLETE"
+    bucket.held[key] = json.dumps(json.loads(bucket.held[key]) | said).encode()
+    return pull(bucket, RUN, tmp_path, ["leak"])
+
+
+def test_a_result_that_was_withheld_is_named_and_the_exit_code_says_partial(
+    tmp_path: Path,
+) -> None:
+    report = pulled(tmp_path, withheld=[SECRET], left_out=[LINK])
+    assert report.state is State.COMPLETE
+    assert report.words().endswith(f", but left out: leak/{SECRET}, leak/{LINK}")
+    with pytest.raises(ResultsPartial, match="holds WANDB_API_KEY") as told:
+        report.raise_unless_complete()
+    assert "Pull again" not in told.value.hint
+    with pytest.raises(ResultsPartial):
+        report.raise_if_withheld()
+
+
+def test_a_link_that_was_left_out_is_named_and_nothing_is_wrong(tmp_path: Path) -> None:
+    report = pulled(tmp_path, left_out=[LINK], withheld=[])
+    assert report.words().endswith(f", but left out: leak/{LINK}")
+    report.raise_unless_complete()
+    report.raise_if_withheld()
+
+
+def test_of_many_that_were_left_out_the_first_few_are_named(tmp_path: Path) -> None:
+    report = pulled(tmp_path, left_out=[f"out/{n}: a link, not kept" for n in range(9)])
+    assert report.words().endswith("leak/out/4: a link, not kept, 4 more")
+
+
+def test_a_complete_that_says_nothing_of_it_has_left_nothing_out(tmp_path: Path) -> None:
+    assert "left out" not in pulled(tmp_path).words()
