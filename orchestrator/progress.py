@@ -102,6 +102,14 @@ class Snapshot(BaseModel):
     jobs: tuple[JobView, ...]
     alarms: tuple[str, ...] = ()
     """What a person must act on: a switch of the cloud that failed."""
+    ended_because: str = ""
+    """What somebody who ended it at once said; empty otherwise."""
+
+    @property
+    def headline(self) -> str:
+        """The stage, and why it was ended by hand."""
+        by_hand = f", ended by hand: {self.ended_because}" if self.ended_because else ""
+        return f"{self.stage}{by_hand}"
 
     @property
     def failed(self) -> tuple[JobView, ...]:
@@ -177,6 +185,7 @@ def snapshot(
         boxes=boxes,
         jobs=tuple(_job_view(job, statuses.get(job.name)) for job in record.plan.jobs),
         alarms=alarms,
+        ended_because=_ended_because(events),
     )
 
 
@@ -198,6 +207,12 @@ def _stage(events: Sequence[Event], *, ended: bool) -> Stage:
     if has(events, EventKind.LAUNCHED):
         return Stage.RUNNING
     return Stage.BUILDING if has(events, EventKind.BUILDING) else Stage.RESERVED
+
+
+def _ended_because(events: Sequence[Event]) -> str:
+    """Only `down --now` gives a tear-down a reason."""
+    said = (each.reason for each in events if each.kind is EventKind.TEARING_DOWN)
+    return next(filter(None, said), "")
 
 
 def _box_view(

@@ -41,9 +41,14 @@ def remote_of(session: Session, record: RunRecord, private_key: str, box: str) -
     """Raises:
     RemoteError: no such box is running.
     """
-    alive = {b.box: b for b in find_boxes(session, record.run_id) if b.alive}
+    known = [planned.name for planned in record.plan.boxes]
+    if box not in known:
+        raise RemoteError(f"No box {box!r} in this run; its boxes: {', '.join(known)}")
+    launched = [b for b in find_boxes(session, record.run_id) if b.box == box]
+    alive = {b.box: b for b in launched if b.alive}
     if box not in alive:
-        known = ", ".join(planned.name for planned in record.plan.boxes)
-        raise RemoteError(f"No box {box!r} is running in this run.", hint=f"Its boxes: {known}")
+        # EC2 forgets what has ended; then nobody here knows whether it was ever launched.
+        words = "has ended" if launched else "isn't running"
+        raise RemoteError(f"Box {box} {words}.", hint=f"Its results: gpurun pull {record.run_id}")
     found = alive[box]
     return Remote(found.ip or "", found.ssh_port, private_key, record.ssh_host_key)

@@ -184,10 +184,18 @@ def find_run_bucket(session: Session, run_id: str) -> Bucket:
             unread.append(error)
     if unread:
         raise unread[0]
-    raise RunNotFound(
+    raise _not_found(session, run_id)
+
+
+def _not_found(session: Session, run_id: str) -> RunNotFound:
+    if session.cloud == "local":
+        return RunNotFound(
+            f"The local cloud that runs now doesn't know {run_id}; a cloud's runs end with it",
+            hint="gpurun status lists its runs; is it on AWS (--cloud aws)?",
+        )
+    return RunNotFound(
         f"No bucket of the account {session.account} holds a run {run_id}",
-        hint="gpurun status lists the runs of this account; is it "
-        + ("on AWS (--cloud aws)?" if session.cloud == "local" else "another AWS_PROFILE?"),
+        hint="gpurun status lists the runs of this account; is it another AWS_PROFILE?",
     )
 
 

@@ -141,7 +141,7 @@ def status(
     if as_json:
         typer.echo(seen.model_dump_json(indent=1))
     else:
-        make_console().print(f"{seen.run_id}: {seen.stage}", result_view(seen), sep="\n")
+        make_console().print(f"{seen.run_id}: {seen.headline}", result_view(seen), sep="\n")
 
 
 @app.command()

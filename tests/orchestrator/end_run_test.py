@@ -12,7 +12,8 @@ from orchestrator.aws.bucket import Bucket
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import leftovers
 from orchestrator.console import Progress, make_console
-from orchestrator.errors import RunDamaged, RunNotFound
+from orchestrator.errors import RemoteError, RunDamaged, RunNotFound
+from orchestrator.reach import remote_of
 from orchestrator.run import EventKind, RunLog, RunRecord, read_record
 from orchestrator.runner import Runner
 
@@ -133,3 +134,30 @@ def test_a_run_whose_record_is_gone_is_ended_by_its_tags_and_then_unknown(
     assert leftovers(session, record.run_id) == []
     with pytest.raises(RunNotFound):
         journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
+
+
+def test_why_a_run_was_ended_at_once_is_told_wherever_it_is_shown(
+    runner: Runner, begun: tuple[Bucket, RunRecord]
+) -> None:
+    runner.launch_all()
+    assert runner.look().headline == "running"
+    journey.end_run(begun[1].run_id, "aws", Progress(make_console()), now=True, why="loss is NaN")
+    seen = runner.look()
+    assert seen.headline == "clean, ended by hand: loss is NaN"
+    assert seen.model_dump(mode="json")["ended_because"] == "loss is NaN"
+
+
+def test_a_box_that_has_ended_is_told_from_one_that_never_was(
+    runner: Runner, session: Session, begun: tuple[Bucket, RunRecord]
+) -> None:
+    _, record = begun
+    name = record.plan.boxes[0].name
+    with pytest.raises(RemoteError, match=f"Box {name} isn't running"):
+        remote_of(session, record, "", name)
+    runner.launch_all()
+    runner.finish()
+    with pytest.raises(RemoteError, match=f"Box {name} has ended") as told:
+        remote_of(session, record, "", name)
+    assert f"gpurun pull {record.run_id}" in told.value.hint
+    with pytest.raises(RemoteError, match=f"No box 'zz' in this run; its boxes: {name}"):
+        remote_of(session, record, "", "zz")

@@ -13,6 +13,7 @@ from orchestrator.aws.bucket import ensure_bucket, find_run_bucket
 from orchestrator.aws.images import resolve_ami
 from orchestrator.aws.session import Session, open_session
 from orchestrator.aws.stack import leftovers, teardown
+from orchestrator.errors import RunNotFound
 from orchestrator.localcloud.strict import StrictRules
 from orchestrator.settings import CloudState, Settings
 
@@ -52,3 +53,11 @@ def test_a_run_is_built_and_torn_down_over_http(
     assert leftovers(local) == []
     found = find_run_bucket(local, RUN)
     assert sum(len(chunk) for chunk in found.read_range(f"runs/{RUN}/payload", 5)) == 8_999_995
+
+
+def test_a_run_that_the_local_cloud_does_not_know_is_not_looked_for_in_an_account(
+    local: Session,
+) -> None:
+    with pytest.raises(RunNotFound, match="cloud's runs end with it") as told:
+        find_run_bucket(local, RUN)
+    assert "AWS_PROFILE" not in str(told.value)
