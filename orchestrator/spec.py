@@ -146,7 +146,9 @@ class JobSpec(Frozen):
         None,
         description="How long it may report no new step before it counts as frozen: then its "
         "stacks are kept, it is ended, and it is tried again or fails. Without it: an hour, or "
-        "ten steps' expected time, for programs that tell their steps; never for a command.",
+        "ten steps' expected time, for programs that tell their steps; never for a command. A "
+        "command that has it must append its `step` to the file in $GPURUN_METRICS, or it counts "
+        "as frozen.",
     )
     expect: Mapping[MetricName, RangeSpec] = Field(
         default_factory=dict,

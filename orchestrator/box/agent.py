@@ -166,7 +166,8 @@ class Agent:
         job.alive, job.exit_code = False, code
         outcome, reason = verdict(job, code, self._missing(job))
         if (code or job.told) and (said := self._last_words(job)):
-            reason = f"{reason}: {said}"
+            of_log = "; last line of its log" if job.frozen else ""
+            reason = f"{reason}{of_log}: {said}"
         if outcome == RUNNING:
             job.failures, job.reason = job.failures + 1, reason
             self._note(job)

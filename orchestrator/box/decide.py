@@ -150,7 +150,7 @@ def _frozen(state: State) -> Iterator[Action]:
         limit = job.spec.stall_s
         if not job.alive or limit is None:
             continue
-        why = f"frozen: no new step for {limit:g} s, its stacks are in stacks.txt"
+        why = f"frozen: {_unheard(job)} for {limit:g} s, its stacks are in stacks.txt"
         if job.frozen:
             grace = min(FROZEN_GRACE_S, limit)
             if state.steady - job.frozen_stop_at >= grace and not job.killed:
@@ -161,6 +161,12 @@ def _frozen(state: State) -> Iterator[Action]:
             yield KeepStacks(job.name)
         elif _stacks_are_kept(state, job):
             yield Stop(job.name, hard=False, why=why, frozen=True)
+
+
+def _unheard(job: Job) -> str:
+    """A command may not know that it's to tell its steps, or where."""
+    never = job.spec.command is not None and job.step is None
+    return "has reported no step at all in $GPURUN_METRICS" if never else "no new step"
 
 
 def _stacks_are_kept(state: State, job: Job) -> bool:

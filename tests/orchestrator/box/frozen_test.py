@@ -214,6 +214,16 @@ all_reduce_that_never_ends()
 """
 
 
+def test_a_command_that_never_told_a_step_learns_where_to_tell_them() -> None:
+    state, job = box(command="python3 train.py", program=None)
+    job.frozen_at, job.stacks_kept = STALL, True
+    (stop,) = at(state, STALL + 1)
+    assert isinstance(stop, Stop)
+    assert "has reported no step at all in $GPURUN_METRICS for 100 s" in stop.why
+    job.step = 1
+    assert at(state, STALL + 1) == [Stop("a", hard=False, why=WHY, frozen=True)]
+
+
 def spinning(rig: Rig, how: str, **changes: Any) -> None:
     (rig.root / "spins.py").write_text(SPINS)
     rig.job("spin", f"exec {sys.executable} {rig.root}/spins.py {how}", stall_s=2, **changes)
@@ -238,6 +248,7 @@ def test_a_trainer_that_goes_on_spinning_fails_with_a_reason_that_says_so(rig: R
     status = rig.status("spin")
     assert (status["state"], status["attempt"]) == ("failed", 2)
     assert status["reason"].startswith("frozen: no new step for 2 s, its stacks are in stacks.txt")
+    assert "; last line of its log: " in status["reason"]
     assert rig.file("spin", "stacks.txt").count(b"=== ") == 2
     assert rig.status("after")["state"] == "done"
 
