@@ -209,7 +209,16 @@ def deliver(opened: Opened, seen: Snapshot, console: Console, *, to: Path, as_js
 def pull_run(opened: Opened, to: Path) -> results.PullReport:
     """Every committed byte of the run under `to/<run id>/`, verified."""
     names = [job.name for job in opened.record.plan.jobs]
-    return results.pull(opened.bucket, opened.record.run_id, to, names)
+    found = results.pull(opened.bucket, opened.record.run_id, to, names)
+    return found.model_copy(update={"over": found.over or _is_clean(opened)})
+
+
+def _is_clean(opened: Opened) -> bool:
+    """Whether nothing is left of the run; a log that can't be read doesn't say so."""
+    try:
+        return run.has(opened.runner().log.read(), EventKind.CLEAN)
+    except RunDamaged:
+        return False
 
 
 def run_bill(opened: Opened) -> Bill:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from orchestrator.box.state import CUT, SPOT_NOTICE
 from orchestrator.errors import (
     FolderError,
     GpurunError,
@@ -102,6 +103,8 @@ class PullReport(BaseModel):
     run_id: str
     folder: Path
     jobs: dict[str, JobPull]
+    over: bool = False
+    """Nothing more will come."""
 
     @property
     def state(self) -> State:
@@ -122,15 +125,18 @@ class PullReport(BaseModel):
 
     def words(self) -> str:
         """One line for people."""
-        short = [
-            f"{name} {job.state}" for name, job in self.jobs.items() if job.state != "complete"
-        ]
+        short = self._short()
         said = f"{self.state}: {self.files} files, {self.bytes / 1e6:.1f} MB in {self.folder}"
         kept = [f"{name}/{words}" for name, job in self.jobs.items() for words in job.kept]
-        said = f"{said} ({', '.join(short)})" if short else said
+        said = f"{said} ({short})" if short else said
         left_out = self.withheld + self._each(lambda job: job.left_out)
         said = f"{said}, but left out: {_some(left_out)}" if left_out else said
         return f"{said}; changed here and kept: {', '.join(kept)}" if kept else said
+
+    def _short(self) -> str:
+        return ", ".join(
+            f"{name} {job.state}" for name, job in self.jobs.items() if job.state != "complete"
+        )
 
     def raise_unless_complete(self) -> None:
         """Raises ResultsCorrupt, ResultsMissing or ResultsPartial.
@@ -144,10 +150,23 @@ class PullReport(BaseModel):
             ]
             raise ResultsCorrupt("; ".join(problems), hint=f"The rest is verified. {again}")
         if self.state is State.NOTHING:
-            raise ResultsMissing(f"No job of {self.run_id} has committed anything.", hint=again)
+            raise ResultsMissing(
+                f"No job of {self.run_id} has committed anything.", hint=self._why() or again
+            )
         if self.state is State.PARTIAL:
-            raise ResultsPartial(f"Verified, but not complete: {self.words()}.", hint=again)
+            raise ResultsPartial(
+                f"Verified, but not complete: {self._short()}.", hint=self._why() or again
+            )
         self.raise_if_withheld()
+
+    def _why(self) -> str:
+        """Where to read why there is no more; empty while more may come."""
+        if not self.over:
+            return ""
+        logs = f"gpurun logs {self.run_id}"
+        # Of a job that committed nothing there is no log, but its box's console.
+        told = next((name for name, job in self.jobs.items() if job.state is State.PARTIAL), "")
+        return f"The run is over; this is all there is. Why: {logs} {told}".rstrip()
 
     def raise_if_withheld(self) -> None:
         """Raises ResultsPartial where a result stayed on its box because a secret is in it."""
@@ -195,7 +214,18 @@ def pull(bucket: Bucket, run_id: str, to: Path, jobs: Iterable[str]) -> PullRepo
         home = Home(bucket, run_id, folder, Pulled(folder))
         found = {job: _pull_job(home, job) for job in jobs}
     shutil.rmtree(folder / PARTS, ignore_errors=True)
-    return PullReport(run_id=run_id, folder=folder, jobs=found)
+    return PullReport(run_id=run_id, folder=folder, jobs=found, over=_is_over(home, found))
+
+
+def _is_over(home: Home, found: dict[str, JobPull]) -> bool:
+    """By what the jobs themselves say; one that lost its spot box may go on in another."""
+    open_ones = [name for name, job in found.items() if job.state is not State.COMPLETE]
+    told = read_statuses(home.bucket, home.run_id, open_ones)
+    return all(
+        (state := told.get(name, {}).get("state")) in OVER
+        and not (state == CUT and str(told[name].get("reason")).startswith(SPOT_NOTICE))
+        for name in open_ones
+    )
 
 
 @contextmanager

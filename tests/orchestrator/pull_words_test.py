@@ -1,4 +1,4 @@
-"""A pull says what of the results never left its box, and a secret's place isn't success."""
+"""A pull says what of the results never left its box, and whether more may come."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ResultsPartial
+from orchestrator.errors import ResultsMissing, ResultsPartial
 from orchestrator.results import PullReport, State, pull
 
 from .results_test import FILES, RUN, Objects
@@ -51,3 +51,37 @@ def test_of_many_that_were_left_out_the_first_few_are_named(tmp_path: Path) -> N
 
 def test_a_complete_that_says_nothing_of_it_has_left_nothing_out(tmp_path: Path) -> None:
     assert "left out" not in pulled(tmp_path).words()
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "over"),
+    [
+        ("failed", "exit status 3", True),
+        ("cut", "told to stop", True),
+        ("cut", "spot notice", False),
+        ("running", "", False),
+    ],
+)
+def test_nobody_is_asked_to_pull_again_what_is_over(
+    tmp_path: Path, state: str, reason: str, over: bool
+) -> None:
+    bucket = Objects()
+    bucket.commit("done", FILES)
+    bucket.commit("train", FILES, ended=None)
+    said = {"state": state, "reason": reason}
+    bucket.held[f"runs/{RUN}/jobs/train/status.json"] = json.dumps(said).encode()
+    report = pull(bucket, RUN, tmp_path, ["done", "train"])
+    assert report.over is over
+    with pytest.raises(ResultsPartial) as told:
+        report.raise_unless_complete()
+    why = f"The run is over; this is all there is. Why: gpurun logs {RUN} train"
+    assert told.value.hint == (why if over else f"Pull again: gpurun pull {RUN}")
+    assert report.words() not in told.value.message
+
+
+def test_of_a_run_that_is_over_and_left_nothing_the_consoles_say_why(tmp_path: Path) -> None:
+    bucket = Objects()
+    bucket.held[f"runs/{RUN}/jobs/a/status.json"] = b'{"state": "blocked"}'
+    with pytest.raises(ResultsMissing) as told:
+        pull(bucket, RUN, tmp_path, ["a"]).raise_unless_complete()
+    assert told.value.hint.endswith(f"Why: gpurun logs {RUN}")
