@@ -17,6 +17,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from orchestrator.pulled import PULLED
+
 MAX_BYTES = 512 * 1024 * 1024
 """A folder beyond this has data or checkpoints in it that no one meant to send along."""
 
@@ -28,12 +30,19 @@ class WorkdirError(ValueError):
 def list_workdir(folder: Path) -> list[Path]:
     """Files and links of the folder that aren't git-ignored, relative to it, sorted.
 
+    What a pull brought home isn't among them.
+
     Raises WorkdirError when a link leads out of the folder.
     """
     listed = _asked_of_git(folder)
     if listed is None:
         listed = list(_walk(folder, folder, ()))
-    found = sorted(path for path in listed if _is_packable(folder / path))
+    pulls = _pulls(folder, listed)
+    found = sorted(
+        path
+        for path in listed
+        if _is_packable(folder / path) and pulls.isdisjoint((path, *path.parents))
+    )
     for path in found:
         _stays_inside(folder, path)
     return found
@@ -73,6 +82,12 @@ def _add(archive: tarfile.TarFile, folder: Path, path: Path) -> None:
     entry.size = len(content)
     entry.mode = 0o755 if source.stat().st_mode & stat.S_IXUSR else 0o644
     archive.addfile(entry, io.BytesIO(content))
+
+
+def _pulls(folder: Path, listed: list[Path]) -> set[Path]:
+    """Folders below ours that a pull made: results would travel to the next box, and the next."""
+    below = {path.parent for path in listed} | {up for path in listed for up in path.parents}
+    return {path for path in below - {Path()} if (folder / path / PULLED).is_file()}
 
 
 def _is_packable(path: Path) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.pulled import PULLED
 from orchestrator.workdir import WorkdirError, list_workdir, pack_workdir
 
 IGNORED = "*.pt\n/data/\n!keep.pt\n"
@@ -45,6 +46,20 @@ def test_ignored_files_stay_at_home_in_a_git_work_tree(tmp_path: Path) -> None:
     git(fill(tmp_path), "init", "-q")
 
     assert names(tmp_path) == EXPECTED
+
+
+@pytest.mark.parametrize("in_git", [False, True])
+def test_results_that_a_pull_brought_home_stay_at_home(tmp_path: Path, in_git: bool) -> None:
+    fill(tmp_path)
+    if in_git:
+        git(tmp_path, "init", "-q")
+    home = tmp_path / "results" / "run-1"
+    (home / "train" / "out").mkdir(parents=True)
+    (home / PULLED).write_text("")
+    (home / "train" / "out" / "model").write_text("1")
+    (tmp_path / "results" / "mine").write_text("2")
+
+    assert names(tmp_path) == sorted([*EXPECTED, "results/mine"])
 
 
 def test_a_tracked_file_that_was_deleted_is_left_out(tmp_path: Path) -> None:
