@@ -33,6 +33,11 @@ def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> 
             pins = runbook.pins_of(job)
             if pins and runbook.sources.pins[pins].gpu:
                 yield f"job {name}: pins {pins} need a GPU, which a local box hasn't got"
+            if job.command and not pins and not job.requirements:
+                yield (
+                    f"job {name} has no pins: here it sees this machine's Python packages, on AWS "
+                    "only the image's"
+                )
 
 
 def _and_then(box: str, runbook: Runbook) -> str:

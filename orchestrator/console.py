@@ -13,6 +13,7 @@ from rich.text import Text
 
 from orchestrator.clock import SystemClock
 from orchestrator.money import usd_free
+from orchestrator.settings import variable
 from orchestrator.typed import typed
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # Columns of a table must not fold when a person pipes the output into a file.
 _PLAIN_WIDTH = 118
+_SHORTEST_STALL = timedelta(hours=1)
 _STEP_LINES_EVERY = timedelta(seconds=10)
 _STATE_STYLE = {"done": "green", "failed": "red", "cut": "red", "blocked": "red"}
 
@@ -114,8 +116,30 @@ def _plan_facts(plan: Plan) -> list[str]:
         f"prices as of {plan.prices_as_of}; deadlines as if started now; quota {needs}",
         f"at most the last {plan.loss_bound_s} s of results can be lost",
         *fallbacks,
+        *_secrets(plan),
+        *_stalls(plan),
         *_elsewhere(plan),
         *plan.warnings,
+    ]
+
+
+def _secrets(plan: Plan) -> list[str]:
+    """Where each is kept; of this machine's own, whether they are there."""
+    parts = []
+    for name, kept_at in plan.secrets.items():
+        missing = "" if variable(name) else " (not set here)"
+        where = f"this machine{missing}" if kept_at == "env" else kept_at
+        parts.append(f"{name} from {where}")
+    return [f"secrets: {', '.join(parts)}"] if parts else []
+
+
+def _stalls(plan: Plan) -> list[str]:
+    """Only those that a runbook gave: no other is under an hour, and no command has one."""
+    given = [(job, timedelta(seconds=job.stall_s)) for job in plan.jobs if job.stall_s]
+    return [
+        f"job {job.name} counts as frozen after {stall} without a new step"
+        for job, stall in given
+        if job.command or stall < _SHORTEST_STALL
     ]
 
 

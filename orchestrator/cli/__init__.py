@@ -12,7 +12,7 @@ import typer
 from orchestrator.cli.aws import aws_app
 from orchestrator.cli.budget import show_budget
 from orchestrator.cli.cloud import cloud_app
-from orchestrator.cli.consent import confirm, require_terminal
+from orchestrator.cli.consent import at_most, confirm, require_terminal
 from orchestrator.cli.options import (
     Budget,
     Cap,
@@ -92,11 +92,9 @@ def up(
     from orchestrator import journey  # noqa: PLC0415  # after the plan, which may be refused
 
     if cloud is Cloud.AWS and not yes:
-        # Another region may be dearer than the one that is shown, but never over the cap.
-        at_most = found.cap_usd if found.next_regions else found.worst_case_usd
-        require_terminal(at_most)
+        require_terminal(at_most(found))
         journey.check_credentials(found)
-        confirm(at_most)
+        confirm(at_most(found))
     journey.up(
         found,
         console,
@@ -156,7 +154,11 @@ def logs(
     """A job's log, or the boxes' consoles, as committed to the bucket."""
     from orchestrator.logs import read_logs  # noqa: PLC0415
 
-    for text in read_logs(_open(run, cloud), job, follow=follow):
+    opened = _open(run, cloud)
+    jobs = [planned.name for planned in opened.record.plan.jobs]
+    if job is not None and job not in jobs:
+        raise typer.BadParameter(f"this run has no job {job!r}; its jobs: {', '.join(jobs)}")
+    for text in read_logs(opened, job, follow=follow):
         typer.echo(text, nl=False)
 
 

@@ -24,7 +24,7 @@ def kill_proof(
     as_json: Json = False,
 ) -> None:
     """Show that each enforcer by itself ends a box; on AWS for about a cent (asks first)."""
-    from orchestrator.money import cents_up  # noqa: PLC0415
+    from orchestrator.money import usd  # noqa: PLC0415
     from orchestrator.proof import command  # noqa: PLC0415
 
     def say(line: str) -> None:
@@ -37,7 +37,7 @@ def kill_proof(
     for line in command.header(plan):
         say(line)
     if cloud is Cloud.AWS and not yes:
-        worst = cents_up(plan.worst_case_usd)
+        worst = usd(plan.worst_case_usd)
         require_terminal(worst)
         command.open_account("aws")
         confirm(worst)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta, timezone
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.catalog import load_catalog
+from orchestrator.cli.consent import at_most
+from orchestrator.console import make_console, plan_view
 from orchestrator.errors import CatalogError
 from orchestrator.plan import RESULTS, Plan, Range, make_plan, replan_deadlines
 from orchestrator.quote import SLACK, compute_usd
@@ -197,7 +200,7 @@ def test_deadlines_are_in_utc_wherever_the_caller_is(tmp_path: Path) -> None:
 def test_the_first_region_that_offers_everything_is_taken(tmp_path: Path) -> None:
     text = ONE_BOX.replace("[us-east-1]", "[eu-west-2, eu-north-1, us-east-1]")
 
-    plan = plan_of(tmp_path, text)
+    plan = plan_of(tmp_path, text, cloud="aws")
 
     assert plan.region == "eu-north-1"
     assert plan.warnings == ("eu-west-2 doesn't offer g6e.4xlarge; eu-north-1 is taken",)
@@ -219,6 +222,58 @@ def test_pins_that_need_a_gpu_are_told_of_on_the_local_cloud_only(tmp_path: Path
 
     assert any("need a GPU" in warning for warning in plan_of(tmp_path, text).warnings)
     assert plan_of(tmp_path, text, cloud="aws").warnings == ()
+
+
+def test_a_command_without_pins_is_told_what_it_sees_here_and_on_aws(tmp_path: Path) -> None:
+    words = "job train has no pins: here it sees this machine's Python packages"
+    pinned = ONE_BOX.replace("regions", "pins: cpu\nregions")
+
+    assert plan_of(tmp_path, ONE_BOX).warnings == (f"{words}, on AWS only the image's",)
+    assert plan_of(tmp_path, ONE_BOX, cloud="aws").warnings == ()
+    assert plan_of(tmp_path, pinned).warnings == ()
+
+
+def shown(plan: Plan) -> str:
+    out = io.StringIO()
+    make_console(file=out).print(plan_view(plan))
+    return " ".join(out.getvalue().split())
+
+
+def test_the_plan_shows_where_secrets_are_kept_and_which_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = "secrets: {HERE_KEY: env, GONE_KEY: env, HF_TOKEN: 'ssm:/me/hf'}\n"
+    monkeypatch.setenv("HERE_KEY", "hunter2")
+    monkeypatch.delenv("GONE_KEY", raising=False)
+
+    words = shown(plan_of(tmp_path, ONE_BOX.replace("boxes:", f"{secrets}boxes:")))
+
+    assert (
+        "secrets: HERE_KEY from this machine, GONE_KEY from this machine (not set here), "
+        "HF_TOKEN from ssm:/me/hf"
+    ) in words
+    assert "hunter2" not in words
+
+
+def test_the_plan_shows_a_stall_that_was_given_and_no_other(tmp_path: Path) -> None:
+    text = ONE_BOX.replace("hours: 103m", "hours: 103m\n    stall: 20m")
+
+    frozen = "job train counts as frozen after 0:20:00 without a new step"
+    assert frozen in shown(plan_of(tmp_path, text))
+    assert "frozen" not in shown(plan_of(tmp_path, ONE_BOX))
+
+
+def test_what_is_asked_for_is_the_plan_s_and_the_cap_only_where_the_run_may_move(
+    tmp_path: Path,
+) -> None:
+    both = ONE_BOX.replace("[us-east-1]", "[us-east-1, us-west-2]")
+
+    one, two = (plan_of(tmp_path, text, cloud="aws", cap="40") for text in (ONE_BOX, both))
+
+    assert at_most(one) == f"${one.worst_case_usd}"
+    assert at_most(two) == (
+        f"${two.worst_case_usd} in us-east-1; up to the cap of $40 if it moves to another region"
+    )
 
 
 def test_a_box_of_many_days_is_told_of(tmp_path: Path) -> None:
