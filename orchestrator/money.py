@@ -7,6 +7,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 CENT = Decimal("0.01")
 ZERO = Decimal("0.00")
 SECONDS_PER_HOUR = Decimal(3600)
+OLD_VERSION_DAYS = 90
+"""How long the bucket keeps what was overwritten: its rule and the price both go by this."""
 HOURS_PER_MONTH = Decimal(730)
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from orchestrator.box.reports import most_bytes, most_writes
 from orchestrator.catalog import StoragePrices
-from orchestrator.money import HOURS_PER_MONTH, cents_up, hours_of
+from orchestrator.money import HOURS_PER_MONTH, OLD_VERSION_DAYS, cents_up, hours_of
 from orchestrator.spec import BoxSpec, JobSpec, RunbookSpec
 
 Cloud = Literal["local", "aws"]
@@ -36,8 +36,6 @@ PUTS_OF_RESULTS = 20_000
 """Allowance for one run's results: files, and the parts of big ones."""
 RETENTION_MONTHS = 1
 """Results are kept by choice; the cap answers for the first month."""
-OLD_VERSION_DAYS = 90
-"""How long the bucket keeps what was overwritten, as the reports of a box are."""
 OLD_VERSION_MONTHS = Decimal(OLD_VERSION_DAYS + 2) * 24 / HOURS_PER_MONTH
 """S3 counts days from the next midnight on, and takes its time."""
 _GB = Decimal(10**9)

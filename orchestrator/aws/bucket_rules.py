@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws.tags import ROLE
-from orchestrator.quote import OLD_VERSION_DAYS
+from orchestrator.money import OLD_VERSION_DAYS
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
