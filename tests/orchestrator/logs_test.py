@@ -6,7 +6,9 @@ import hashlib
 import json
 
 import pytest
+import typer
 
+from orchestrator import cli
 from orchestrator.aws.bucket import Bucket
 from orchestrator.errors import ResultsMissing
 from orchestrator.logs import read_logs
@@ -31,3 +33,13 @@ def test_an_empty_log_is_a_log_and_none_is_told_from_it(begun: tuple[Bucket, Run
     bucket.put(f"{base}/blobs/{sha256}", b"")
     bucket.put(f"{base}/manifests/000001.json", json.dumps(said).encode())
     assert list(read_logs(opened, "count", follow=False)) == []
+
+
+def test_a_job_that_the_run_does_not_have_is_bad_input_and_its_jobs_are_named(
+    begun: tuple[Bucket, RunRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, record = begun
+    monkeypatch.setattr(cli, "_open", lambda *_: Opened(bucket.session, bucket, record))
+    with pytest.raises(typer.BadParameter, match="no job 'nojob'; its jobs: count") as told:
+        cli.logs(record.run_id, "nojob")
+    assert told.value.exit_code == 2
