@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 RUNBOOK = Path(__file__).with_name("life.yaml")
 BUCKET = f"gpurun-{ACCOUNT}-{REGION}"
+ADDRESS: str | None = "203.0.113.7/32"
 POLL_S = 30.0
 RESUMED_AFTER_S = 60.0
 TRIES = 12
@@ -209,7 +210,7 @@ def _simulated(world: World) -> Iterator[None]:
     with (
         mock.patch.object(start, "build_payload", partial(_payload, world.folder)),
         mock.patch.object(start, "new_key_pair", return_value=_one_key_pair()),
-        mock.patch.object(start, "caller_cidr", return_value="203.0.113.7/32"),
+        mock.patch.object(start, "caller_cidr", return_value=ADDRESS),
         mock.patch.object(sync, "STREAMS", 1),
         mock.patch.object(store, "STREAMS", 1),
         mock.patch.object(pieces, "LEAST", 64),  # what it grows to is small, too
