@@ -15,6 +15,7 @@ from orchestrator.aws.instances import find_boxes, terminate
 from orchestrator.aws.refusals import is_in_use, missing_is_fine
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import leftovers, teardown
+from tests.fake_clock import FakeClock
 from tests.faults.cloud import Call, ModelCloud, ModelRules
 from tests.faults.cloud.building import build_run
 from tests.faults.cloud.kit import (
@@ -22,7 +23,6 @@ from tests.faults.cloud.kit import (
     REGION,
     RUN,
     ZONES,
-    FakeClock,
     TestAccount,
     model_session,
     open_account,

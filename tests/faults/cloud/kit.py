@@ -27,6 +27,7 @@ from orchestrator.aws.stack import teardown
 from orchestrator.aws.tags import RunTags
 from orchestrator.aws.waits import Patience
 from orchestrator.localcloud.strict import StrictRules, strict_aws
+from tests.fake_clock import FakeClock
 from tests.faults.cloud.model import ModelCloud
 from tests.faults.cloud.settings import ModelRules
 
@@ -48,24 +49,6 @@ SERVICES = (
     "ssm",
     "sts",
 )
-
-
-@dataclass
-class FakeClock:
-    """Time that passes only while somebody waits."""
-
-    at: datetime = datetime(2026, 11, 29, 19, 0, tzinfo=UTC)
-    waited_s: float = 0.0
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.waited_s
-
-    def sleep(self, seconds: float) -> None:
-        self.waited_s += seconds
-        self.at += timedelta(seconds=seconds)
 
 
 @dataclass

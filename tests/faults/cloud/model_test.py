@@ -16,6 +16,7 @@ from orchestrator.aws.instances import find_boxes
 from orchestrator.aws.skew import check_clock
 from orchestrator.aws.stack import teardown
 from orchestrator.errors import ApiError, ClockWrong
+from tests.fake_clock import FakeClock
 from tests.faults.cloud import Call, Instance, ModelCloud, ModelRules
 from tests.faults.cloud.building import TYPE, BuiltRun, build_run
 from tests.faults.cloud.kit import (
@@ -23,7 +24,6 @@ from tests.faults.cloud.kit import (
     REGION,
     RUN,
     ZONES,
-    FakeClock,
     TestAccount,
     model_session,
     refusal,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ from orchestrator.aws.images import Ami
 from orchestrator.aws.network import Network
 from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags
+from tests.fake_clock import FakeClock
 
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
@@ -27,24 +28,6 @@ IMAGE = (
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 )
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEXwRyPPOsnWUbPbtbnI3nmrBYKz9wF7bIxNXEbZP4qd demo"
-
-
-@dataclass
-class FakeClock:
-    """Time that passes only while somebody waits."""
-
-    at: datetime = datetime(2026, 11, 29, 19, 0, tzinfo=UTC)
-    waited_s: float = 0.0
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.waited_s
-
-    def sleep(self, seconds: float) -> None:
-        self.waited_s += seconds
-        self.at += timedelta(seconds=seconds)
 
 
 @dataclass

@@ -16,8 +16,9 @@ from orchestrator.aws.stack import Leftover, leftovers, teardown
 from orchestrator.aws.tags import named
 from orchestrator.errors import CredentialsError, TeardownError
 from orchestrator.localcloud.strict import StrictRules
+from tests.fake_clock import FakeClock
 
-from .account import RUN, FakeClock, Recorder, Stack, refuse
+from .account import RUN, Recorder, Stack, refuse
 
 
 def detail(left: list[Leftover], kind: str) -> str:

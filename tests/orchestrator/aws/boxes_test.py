@@ -29,8 +29,9 @@ from orchestrator.errors import (
     QuotaError,
 )
 from orchestrator.localcloud.strict import StrictRules
+from tests.fake_clock import FakeClock
 
-from .account import RUN, FakeClock, Recorder, Stack
+from .account import RUN, Recorder, Stack
 
 L4, L40S = "g6.4xlarge", "g6e.4xlarge"
 

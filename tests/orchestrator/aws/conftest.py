@@ -15,8 +15,9 @@ from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags
 from orchestrator.aws.waits import Patience
 from orchestrator.localcloud.strict import StrictRules, strict_aws
+from tests.fake_clock import FakeClock
 
-from .account import ACCOUNT, IMAGE, KEY, REGION, RUN, ZONES, FakeClock, Recorder, Stack, tags_of
+from .account import ACCOUNT, IMAGE, KEY, REGION, RUN, ZONES, Recorder, Stack, tags_of
 
 
 @pytest.fixture

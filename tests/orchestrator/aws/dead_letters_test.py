@@ -25,8 +25,9 @@ from orchestrator.aws.stack import leftovers, teardown
 from orchestrator.aws.tags import EXPIRES_AT, RUN, RunTags
 from orchestrator.localcloud.firing import Firing, clients_of
 from orchestrator.localcloud.strict import StrictRules
+from tests.fake_clock import FakeClock
 
-from .account import OTHER_RUN, FakeClock, Recorder, Stack
+from .account import OTHER_RUN, Recorder, Stack
 from .account import RUN as RUN_ID
 from .account import tags_of as run_tags
 

@@ -16,8 +16,9 @@ from orchestrator.aws.stack import leftovers, teardown
 from orchestrator.errors import RunNotFound
 from orchestrator.localcloud.strict import StrictRules
 from orchestrator.settings import CloudState, Settings
+from tests.fake_clock import FakeClock
 
-from .account import IMAGE, KEY, REGION, RUN, ZONES, FakeClock, Stack, tags_of
+from .account import IMAGE, KEY, REGION, RUN, ZONES, Stack, tags_of
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 from orchestrator.aws.keys import delete_key_pair, ensure_key_pair
 from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags, as_map
+from tests.fake_clock import FakeClock
 
-from .account import KEY, OTHER_RUN, RUN, FakeClock, tags_of
+from .account import KEY, OTHER_RUN, RUN, tags_of
 
 ANOTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl demo"
 

@@ -14,8 +14,9 @@ from orchestrator.aws.tags import RunTags, as_map, of_run
 from orchestrator.aws.zones import offered_zones
 from orchestrator.errors import ApiError, CapacityError
 from orchestrator.localcloud.strict import StrictRules
+from tests.fake_clock import FakeClock
 
-from .account import RUN, ZONES, FakeClock, Killed, Recorder, Stack, answer, killed_after
+from .account import RUN, ZONES, Killed, Recorder, Stack, answer, killed_after
 
 CALLER = "192.0.2.7/32"
 

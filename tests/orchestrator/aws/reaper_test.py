@@ -23,8 +23,9 @@ from orchestrator.aws.stack import leftovers
 from orchestrator.aws.sweep import look, sweep
 from orchestrator.localcloud import policy
 from orchestrator.localcloud.strict import StrictRules
+from tests.fake_clock import FakeClock
 
-from .account import ACCOUNT, OTHER_RUN, REGION, RUN, FakeClock, Recorder, Stack
+from .account import ACCOUNT, OTHER_RUN, REGION, RUN, Recorder, Stack
 
 ROLE = f"gpurun-reaper-{REGION}"
 LIBRARIES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six")

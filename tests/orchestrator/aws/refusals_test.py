@@ -23,8 +23,9 @@ from orchestrator.errors import (
     QuotaError,
     RunNotFound,
 )
+from tests.fake_clock import FakeClock
 
-from .account import RUN, FakeClock
+from .account import RUN
 
 
 def refusal(

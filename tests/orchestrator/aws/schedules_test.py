@@ -15,8 +15,9 @@ from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags
 from orchestrator.errors import ApiError
 from orchestrator.localcloud.strict import StrictRules
+from tests.fake_clock import FakeClock
 
-from .account import OTHER_RUN, RUN, FakeClock, Recorder, tags_of
+from .account import OTHER_RUN, RUN, Recorder, tags_of
 
 NAME = f"gpurun-{RUN}-l4"
 AT = datetime(2026, 11, 29, 23, 15, 30, 999_999, tzinfo=UTC)

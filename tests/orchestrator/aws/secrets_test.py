@@ -17,8 +17,9 @@ from orchestrator.aws.sweep import sweep
 from orchestrator.aws.tags import RunTags
 from orchestrator.errors import SecretError
 from orchestrator.localcloud import policy
+from tests.fake_clock import FakeClock
 
-from .account import ACCOUNT, OTHER_RUN, REGION, RUN, FakeClock, tags_of
+from .account import ACCOUNT, OTHER_RUN, REGION, RUN, tags_of
 
 VALUE = "hf_Canary0123456789"
 SOURCES = {"HF_TOKEN": "env", "WANDB": "ssm:/team/wandb", "NPM": "secretsmanager:team/npm"}

@@ -17,8 +17,9 @@ from orchestrator.aws.session import Session
 from orchestrator.aws.stack import Leftover, leftovers, teardown
 from orchestrator.errors import ApiError, CredentialsError, RunNotFound
 from orchestrator.localcloud.strict import StrictRules
+from tests.fake_clock import FakeClock
 
-from .account import OTHER_RUN, RUN, FakeClock, Killed, Recorder, Stack, killed_after, refuse
+from .account import OTHER_RUN, RUN, Killed, Recorder, Stack, killed_after, refuse
 
 
 def whole(stack: Stack) -> Stack:

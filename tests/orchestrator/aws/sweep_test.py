@@ -18,8 +18,9 @@ from orchestrator.aws.stack import Leftover, leftovers
 from orchestrator.aws.sweep import expired, look, sweep, undated
 from orchestrator.aws.tags import EXPIRES_AT
 from orchestrator.errors import ApiError
+from tests.fake_clock import FakeClock
 
-from .account import OTHER_RUN, RUN, FakeClock, Killed, Stack, killed_after, refuse, tags_of
+from .account import OTHER_RUN, RUN, Killed, Stack, killed_after, refuse, tags_of
 
 HERE = ("us-east-1", "eu-central-1")
 

@@ -7,8 +7,7 @@ import itertools
 import pytest
 
 from orchestrator.aws.waits import LONGEST_PAUSE_S, Patience
-
-from .account import FakeClock
+from tests.fake_clock import FakeClock
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,26 +14,9 @@ from orchestrator.aws.waits import Patience
 from orchestrator.localcloud.strict import StrictRules, strict_aws
 from orchestrator.proof.design import AWS
 from orchestrator.proof.life import Proof
+from tests.fake_clock import FakeClock
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
-
-
-@dataclass
-class FakeClock:
-    """Time that passes only while somebody waits."""
-
-    at: datetime = datetime(2026, 11, 29, 19, 0, tzinfo=UTC)
-    waited_s: float = 0.0
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.waited_s
-
-    def sleep(self, seconds: float) -> None:
-        self.waited_s += seconds
-        self.at += timedelta(seconds=seconds)
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from orchestrator.proof import command
 from orchestrator.proof.checks import Check, ProofReport, Verdict
 from orchestrator.proof.earlier import victim_of
 from orchestrator.proof.life import Proof
-
-from .conftest import FakeClock
+from tests.fake_clock import FakeClock
 
 ProofBy = Callable[[str], Proof]
 
