@@ -1,7 +1,7 @@
 """The cloud's own bill, per second, kept from what it ran and stored, not from what it was told.
 
-Compute and the public address bill from the launch until `shutting-down`, a volume until it is
-deleted, each 60 s at least (EC2 pricing page and User Guide, "Instance lifecycle"). Prices are the
+Compute and the public address bill from the launch until `shutting-down`, 60 s at least; a
+volume until it is deleted (EC2 pricing page and User Guide, "Instance lifecycle"). Prices are the
 catalog's; `launched` raises CatalogError for an instance that it can't price.
 """
 
@@ -45,6 +45,8 @@ class Usage:
 
     def hours(self, now: datetime) -> Decimal:
         seconds = Decimal(int(((self.until or now) - self.since).total_seconds()))
+        if self.kind is Kind.EBS:
+            return seconds / 3600
         return max(Decimal(MINIMUM_S), seconds) / 3600
 
 

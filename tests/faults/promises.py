@@ -16,6 +16,8 @@ from tests.faults.strikes import MINUTE_S
 from tests.faults.trainer import Written
 from tests.faults.world import REGION
 
+DISK_MINUTE_USD = Decimal("0.0004")
+"""Our books bill each disk for a minute at least, the meter by the second."""
 AGREE = Decimal("0.01")
 """Our books and the cloud's meter may differ by so much of the metered amount."""
 # While S3 refuses, nothing can arrive; after that the agent's longest pause and one round.
@@ -54,9 +56,10 @@ def _books(life: Life) -> Iterator[str]:
     timed = (Line.COMPUTE, Line.EBS, Line.IPV4)
     metered = sum((Decimal(line["usd"]) for line in lines if line["kind"] in timed), Decimal(0))
     ours = life.settled_usd - _settled_for_results(life)
+    least = DISK_MINUTE_USD * len(life.world.cloud.instances)
     if ours < metered * (1 - AGREE):
         yield f"books: the ledger has ${ours:.4f}, the meter ${metered:.4f}"
-    elif ours > metered * (1 + AGREE) + _unseen(life) and not life.forgotten:
+    elif ours > metered * (1 + AGREE) + least + _unseen(life) and not life.forgotten:
         yield f"books: the ledger has ${ours:.4f}, the meter only ${metered:.4f}"
 
 

@@ -47,12 +47,12 @@ class Found:
 
 def run(faults: Sequence[Fault], enforcers: Enforcers | None = None) -> tuple[str, ...]:
     """Live one life with those faults; the promises that broke in it."""
-    return tuple(_lived(faults, enforcers)[0])
+    return tuple(lived(faults, enforcers)[0])
 
 
 def replay(schedule: str) -> tuple[list[str], Life]:
     """One life with the faults of a printed schedule. Raises ValueError for no schedule."""
-    return _lived(parse(schedule), None)
+    return lived(parse(schedule), None)
 
 
 @cache
@@ -163,7 +163,7 @@ def _judge(
     return faults, run(faults, enforcers)
 
 
-def _lived(faults: Sequence[Fault], enforcers: Enforcers | None) -> tuple[list[str], Life]:
+def lived(faults: Sequence[Fault], enforcers: Enforcers | None) -> tuple[list[str], Life]:
     quiet()
     world = World(Strikes(tuple(faults)), enforcers or Enforcers())
     try:

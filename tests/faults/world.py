@@ -89,6 +89,11 @@ class World:
         """Where this life's files are, in memory where possible."""
         return Path(self._folder.name)
 
+    @property
+    def unarmed(self) -> set[str]:
+        """Instances that never had a kill schedule: the controller died in between."""
+        return set(self.cloud.instances) - self.strikes.armed
+
     def box(self, name: str) -> Machine:
         """The newest machine of a box."""
         return next(m for m in reversed(self.machines.values()) if m.name == name)
@@ -182,7 +187,8 @@ class World:
     def _switched(self, instance_id: str, command: str) -> None:
         """A box called its power-off command; `halt` stops the machine and not the bill."""
         machine = self.machines[instance_id]
-        if not self.enforcers.box:
+        if not self.enforcers.box:  # what was on it had its end, whatever the machine does
+            self.deaths.setdefault(instance_id, (self.time.monotonic(), "powered off in vain"))
             return
         if command in ("poweroff", "shutdown"):
             self.cloud.power_off(instance_id)

@@ -138,7 +138,7 @@ class Rig:
 
     def poweroff_script(self) -> Path:
         script = self.root / "end-box"
-        script.write_text(f'#!/bin/sh\ndate +%s >>"{self.off}"\n')
+        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$(date +%s)" >>"{self.off}"\n')
         script.chmod(0o755)
         return script
 

@@ -253,7 +253,9 @@ def test_a_full_disk_keeps_no_box_alive(machine: Machine) -> None:
 def test_a_power_off_that_hangs_is_followed_by_the_hard_one(machine: Machine) -> None:
     script, ends_at = waiting(machine)
     hangs = machine.folder / "hangs"
-    hangs.write_text(f'#!/bin/sh\ndate +%s >>"{machine.rig.off}"\nexec sleep 1000\n')
+    hangs.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$(date +%s)" >>"{machine.rig.off}"\nexec sleep 1000\n'
+    )
     hangs.chmod(0o755)
     machine.boot(script.replace("sleep 60", "sleep 2"), GPURUN_POWEROFF=str(hangs))
     until(lambda: machine.rig.off.exists() and machine.rig.off.read_text().count("\n") >= 2)
