@@ -30,19 +30,7 @@ HARMLESS = {Kind.TRAINER_KILLED, Kind.CLOCK_BEHIND}
 def breaches(life: Life) -> list[str]:
     """Every promise that was broken; empty for a good life."""
     seen = life.world.broken
-    if is_unguarded(life):
-        return [*seen, *_results(life), *_whole(life)]
     return [*seen, *_money(life), *_leak(life), *_results(life), *_whole(life), *_books(life)]
-
-
-def is_unguarded(life: Life) -> bool:
-    """No enforcer is left: the box froze, and the controller died for good before it was armed.
-
-    docs/safety.md names this gap: a schedule needs the id of an instance that is there.
-    """
-    gone = any(f.kind in (Kind.GONE_BEFORE, Kind.GONE_AFTER) for f in life.world.strikes.struck)
-    frozen = {m.instance_id for m in life.world.machines.values() if m.wedged}
-    return gone and bool(frozen & life.world.unarmed)
 
 
 def _money(life: Life) -> Iterator[str]:

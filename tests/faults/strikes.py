@@ -181,8 +181,6 @@ class Strikes:
         if b'"kind":"clean"' in parameters["Body"]:
             run = parameters["Key"].split("/")[1]
             left = self.world.cloud.tagged(run)
-            if self.world.rules.invisible_s:  # what costs nothing may show up after such a look
-                left = [item for item in left if item.startswith("instance ")]
             self.world.broken += [
                 f"leak: {run} was called clean while {item} was there" for item in left
             ]
