@@ -29,7 +29,7 @@ LOCK_ANY := $(LOCK) --universal --python-version 3.11
 export GPURUN_WHEELS ?= $(CURDIR)/$(WHEELS)
 
 ##@ Start here
-.PHONY: help setup wheels train-setup
+.PHONY: help setup wheels train-setup openenv-setup
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,8 @@ setup: .venv/.installed ## Make .venv from the hash lock (idempotent)
 wheels: $(WHEELS)/cpu/.complete ## Download the wheels that local boxes install from (0.3 GB)
 
 train-setup: .venv-train/.installed ## Make .venv-train: torch and TRL on the CPU, for the tests of the training helpers
+
+openenv-setup: .venv-openenv/.installed ## Make .venv-openenv: stock OpenEnv, the peer of the interop tests
 
 ##@ Run
 .PHONY: gpu-proof kill-proof pull sweep cloud-stop
@@ -65,7 +67,7 @@ cloud-stop: setup ## Stop the local cloud and its boxes; its buckets and budgets
 	$(GPURUN) cloud stop --yes
 
 ##@ Develop
-.PHONY: fmt lint types imports shell check test quick test-train faults scoreboard bench readme lock clean
+.PHONY: fmt lint types imports shell check test quick test-train test-openenv faults scoreboard bench readme lock clean
 fmt: setup ## Format and sort
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --quiet $(CODE) || true
@@ -85,15 +87,19 @@ shell: setup ## shellcheck: the scripts as they are rendered, and our own
 
 check: lint types imports shell ## Everything that needs no running
 
-test: setup train-setup ## All tests: the main ones, then those that train
+test: setup train-setup openenv-setup ## All tests: the main ones, those that train, those with OpenEnv itself
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
 	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
+	.venv-openenv/bin/python -m pytest -m openenv -q
 
 quick: setup ## The tests that start no box and train nothing
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not aws and not gpu"
 
 test-train: train-setup ## Only the tests that need torch and TRL
 	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
+
+test-openenv: openenv-setup ## Only the tests against OpenEnv's own client, server and validator
+	.venv-openenv/bin/python -m pytest -m openenv -q
 
 faults: setup ## The search over faults (15 min): every single one, SAMPLES pairs and triples; REPLAY="…" lives through one
 	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED) $(if $(SINGLES),--singles $(SINGLES)) $(addprefix --without ,$(WITHOUT)))
@@ -111,12 +117,14 @@ lock: setup ## Lock again; PyTorch's CPU wheel is found where pip finds it (PIP_
 	$(LOCK_ANY) pyproject.toml --extra local --extra dev -o requirements/dev.txt
 	$(LOCK_ANY) requirements/wheels.in -c requirements/dev.txt -o requirements/wheels.txt
 	$(LOCK_ANY) requirements/train.in -c requirements/dev.txt -o requirements/train.txt
+	$(LOCK_ANY) requirements/openenv.in -c requirements/dev.txt --excludes requirements/openenv-excluded.in \
+	  -o requirements/openenv.txt
 	UV_FIND_LINKS="$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-}}" $(LOCK_ANY) templates/pins/cpu.in -o templates/pins/cpu.txt
 	$(LOCK) templates/pins/unsloth.in --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
 	  -o templates/pins/unsloth.txt
 
 clean: ## Remove what make made (not your results, not the local cloud's state)
-	rm -rf .venv .venv-train $(WHEELS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-train .venv-openenv $(WHEELS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.installed: requirements/dev.txt pyproject.toml
@@ -137,4 +145,10 @@ $(WHEELS)/cpu/.complete: templates/pins/cpu.txt requirements/wheels.txt
 	  --require-hashes -r templates/pins/cpu.txt
 	.venv-train/bin/python -m pip install $(PIP_QUIET) --no-deps --require-hashes -r requirements/train.txt
 	.venv-train/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+.venv-openenv/.installed: requirements/openenv.txt pyproject.toml
+	test -x .venv-openenv/bin/python || $(PYTHON) -m venv .venv-openenv
+	.venv-openenv/bin/python -m pip install $(PIP_QUIET) --no-deps --require-hashes -r requirements/openenv.txt
+	.venv-openenv/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@

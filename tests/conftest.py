@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+HAS_OPENENV = importlib.util.find_spec("openenv") is not None
 HAS_MOTO = importlib.util.find_spec("moto") is not None
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out the files that this environment can't import.
 
-    A file that needs torch says `pytestmark = pytest.mark.trl`: it is collected where torch is.
-    In the training environment, which has none of the orchestrator's needs, only those are.
+    A file that needs torch says `pytestmark = pytest.mark.trl`: it is collected where torch is;
+    one that needs OpenEnv says `mark.openenv`. In the environments made for those, which have none
+    of the orchestrator's needs, only they are.
     """
     if collection_path.is_dir():
         tests = list(collection_path.rglob("*_test.py"))
@@ -28,8 +30,10 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def _is_collected(file: Path) -> bool:
-    needs_torch = "mark.trl" in file.read_text(encoding="utf-8")
-    return HAS_TORCH if needs_torch else HAS_MOTO
+    text = file.read_text(encoding="utf-8")
+    if "mark.openenv" in text:
+        return HAS_OPENENV
+    return HAS_TORCH if "mark.trl" in text else HAS_MOTO
 
 
 @pytest.fixture(autouse=True)
