@@ -107,7 +107,7 @@ faults: setup ## The search over faults (15 min): every single one, SAMPLES pair
 scoreboard: setup ## The same bad luck for five ways to cap what a box costs; WRITE=1 renews docs/scoreboard.md
 	$(BIN)/python -m tests.faults.scoreboard --workers $(JOBS) $(if $(WRITE),--write)
 
-bench: setup train-setup ## Measurements: how fast the command answers, how much the model learns
+bench: setup train-setup openenv-setup ## Measurements: how fast the command answers, what the env server costs, how much the model learns
 	$(BIN)/python -m benchmarks
 
 readme: setup ## Write the README's tables anew from the command's own output

@@ -1,0 +1,36 @@
+"""From the start of the process to the first healthy answer, ours and stock in turn."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from benchmarks.env import kinds
+from benchmarks.measure import Measure
+
+REPEATS = 5
+
+
+def measures(folder: Path) -> tuple[list[Measure], str]:
+    """Seconds for gridsim, and the ratio to OpenEnv's server with one tool."""
+    _boot_s(folder), _stock_s()  # the disk cache is cold
+    ours, stock = [], []
+    for _ in range(REPEATS):
+        ours.append(_boot_s(folder))
+        stock.append(_stock_s())
+    ratio = statistics.median(a / b for a, b in zip(ours, stock, strict=True))
+    said = f"boot in s, median of {REPEATS}: {statistics.median(ours):.2f}, stock"
+    return [
+        Measure("boot to healthy", statistics.median(ours), "s", 1.0),
+        Measure("boot to healthy / stock", ratio, "x", 1 / 3),
+    ], f"{said} {statistics.median(stock):.2f}"
+
+
+def _boot_s(folder: Path) -> float:
+    with kinds.ours(folder, bundle="gridsim") as server:
+        return server.boot_s
+
+
+def _stock_s() -> float:
+    with kinds.stock() as server:
+        return server.boot_s
