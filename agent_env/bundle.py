@@ -80,16 +80,25 @@ def load_bundle(ref: str | Path | Bundle) -> Bundle:
     if isinstance(ref, Bundle):
         return ref
     text = str(ref)
-    if (Path(text) / "__init__.py").is_file():
+    if _is_folder(text):
         found = getattr(_import_folder(Path(text).resolve()), "bundle", None)
     elif ":" in text:
         module, _, attribute = text.partition(":")
+        if not all(map(str.isidentifier, [*module.split("."), attribute])):
+            raise BundleError(f"{text!r} isn't module:attribute, such as my_package.tasks:bundle")
         found = getattr(_import(module, text), attribute, None)
     else:
         found = _by_name(text)
     if not isinstance(found, Bundle):
         raise BundleError(f"{text!r} names {found!r}, which is not a Bundle")
     return found
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return (Path(text) / "__init__.py").is_file()
+    except (OSError, ValueError):  # too long for a path, or with a null byte in it
+        return False
 
 
 def _by_name(name: str) -> object:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from agent_env import AgentEnv
 from agent_env.cli import main
+from agent_env.server.options import parse
 
 from .conftest import COUNTER
 
@@ -47,6 +48,23 @@ def test_a_split_that_does_not_exist_is_refused_with_those_that_do() -> None:
 @pytest.mark.parametrize("command", ["serve", "tasks"])
 def test_an_unknown_bundle_is_refused_with_those_that_are_installed(command: str) -> None:
     assert "no bundle 'no-such-bundle'; installed:" in refusal(command, "no-such-bundle")
+
+
+@pytest.mark.parametrize("ref", [":x", "json:", ":", "..json:x", "a b:c", "http://127.0.0.1:9"])
+def test_half_a_reference_is_refused_with_what_a_whole_one_looks_like(ref: str) -> None:
+    assert "isn't module:attribute, such as my_package.tasks:bundle" in refusal("tasks", ref)
+
+
+@pytest.mark.parametrize("ref", ["", "x" * 5000, "a\0b"])
+def test_what_can_not_be_a_name_is_no_bundle(ref: str) -> None:
+    assert "no bundle" in refusal("tasks", ref)
+
+
+@pytest.mark.parametrize("command", ["agent-env serve", "python -m agent_env.server"])
+def test_both_ways_to_serve_have_the_same_options(command: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse(["counter", "--max-sessions", "0"], prog=command)
+    assert parse(["counter", "--port", "0"], prog=command).max_sessions == 64
 
 
 @pytest.mark.parametrize("port", ["70000", "-1"])
