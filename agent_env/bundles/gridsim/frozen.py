@@ -1,14 +1,16 @@
 """The frozen days: one gzipped JSON line each, written by `generate`, read here."""
 
 import gzip
+import json
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_env.bundles.gridsim.coarse import Plan
-from agent_env.bundles.gridsim.simulation import HOURS, Day, Schedule
+from agent_env.bundles.gridsim.parameters import site
+from agent_env.bundles.gridsim.simulation import HOURS, Day, Outcome, Schedule, simulate, value
 
 FOLDER = Path(__file__).with_name("data")
 FINE_SPLITS = ("train", "eval")
@@ -38,6 +40,14 @@ class FrozenDay(BaseModel):
             price_usd_per_mwh=self.price_usd_per_mwh,
         )
 
+    def worth(self, schedule: Schedule) -> float:
+        """What a schedule is worth on this day, in [0, 1]: the whole of scoring it."""
+        return self.value(simulate(self.day(), schedule, site()))
+
+    def value(self, outcome: Outcome) -> float:
+        """What a day that went so is worth, in [0, 1]."""
+        return value(outcome.cost_usd, nothing_usd=self.nothing_usd, optimum_usd=self.optimum_usd)
+
 
 class FineDay(FrozenDay):
     """With the optimal schedule, rounded to whole kW."""
@@ -58,14 +68,22 @@ class CoarseDay(FrozenDay):
 @cache
 def fine_days(split: str) -> tuple[FineDay, ...]:
     """The days of "train" or "eval", in order."""
-    return tuple(FineDay.model_validate_json(line) for line in _lines(split))
+    return tuple(FineDay.model_validate(record) for record in records(split))
 
 
 @cache
 def coarse_days(split: str) -> tuple[CoarseDay, ...]:
     """The days of "coarse-train" or "coarse-eval", in order."""
-    return tuple(CoarseDay.model_validate_json(line) for line in _lines(split))
+    return tuple(CoarseDay.model_validate(record) for record in records(split))
 
 
-def _lines(split: str) -> list[bytes]:
-    return gzip.decompress((FOLDER / f"{split}.jsonl.gz").read_bytes()).splitlines()
+@cache
+def records(split: str) -> tuple[dict[str, Any], ...]:
+    """The days of any split as they lie in the file: a server of thousands reads few of them."""
+    return tuple(json.loads(line) for line in content(split).splitlines())
+
+
+@cache
+def content(split: str) -> bytes:
+    """The file's text, unpacked."""
+    return gzip.decompress((FOLDER / f"{split}.jsonl.gz").read_bytes())

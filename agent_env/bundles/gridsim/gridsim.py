@@ -12,14 +12,16 @@ from agent_env.bundles.gridsim.demonstrations import coarse_calls, fine_calls
 from agent_env.bundles.gridsim.frozen import (
     COARSE_SPLITS,
     FINE_SPLITS,
-    coarse_days,
-    fine_days,
+    CoarseDay,
+    FineDay,
+    content,
+    records,
 )
 from agent_env.bundles.gridsim.parameters import parameters
 from agent_env.bundles.gridsim.prompts import COARSE_PROMPT, fine_prompt
 from agent_env.bundles.gridsim.tasks import CoarseTask, FineTask
 from agent_env.task import Task
-from agent_env.types import TaskData
+from agent_env.types import TaskData, ToolSpec
 
 
 class GridSim(Bundle):
@@ -35,7 +37,7 @@ class GridSim(Bundle):
         return _tasks(split)
 
     def open(self, data: TaskData) -> Task:
-        return CoarseTask(data) if data.split in COARSE_SPLITS else FineTask(data)
+        return _task_class(data.split)(data)
 
     def expert(
         self, data: TaskData, *, noise: float, rng: random.Random
@@ -44,24 +46,42 @@ class GridSim(Bundle):
 
         Finds the day by split and index, so a task listed by a client will do.
         """
+        record = records(data.split)[data.index]
         if data.split in COARSE_SPLITS:
-            return coarse_calls(coarse_days(data.split)[data.index], noise, rng)
-        return fine_calls(fine_days(data.split)[data.index], noise, rng)
+            return coarse_calls(CoarseDay.model_validate(record), noise, rng)
+        return fine_calls(FineDay.model_validate(record), noise, rng)
 
     def reward(self, scores: dict[str, float]) -> float | None:
         return scores.get("value")
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 of days, prompts, tools and parameters: equal hashes, comparable results."""
-        table = json.dumps(parameters(), sort_keys=True)
-        return hashlib.sha256(f"{super().content_hash}\n{table}".encode()).hexdigest()
+        """SHA-256 of days, prompts, tools and parameters: equal hashes, comparable results.
+
+        Of the files' text, so that it costs no parsing.
+        """
+        digest = hashlib.sha256(json.dumps(parameters(), sort_keys=True).encode())
+        for split in self.splits:
+            digest.update(f"{split}\n{_prompt(split)}".encode() + content(split))
+            for spec in self.tools(split):
+                digest.update(spec.model_dump_json().encode())
+        return digest.hexdigest()
+
+    def tools(self, split: str) -> list[ToolSpec]:
+        return _task_class(split).tools()
+
+
+def _task_class(split: str) -> type[CoarseTask] | type[FineTask]:
+    return CoarseTask if split in COARSE_SPLITS else FineTask
+
+
+def _prompt(split: str) -> str:
+    return COARSE_PROMPT if split in COARSE_SPLITS else fine_prompt()
 
 
 @cache
 def _tasks(split: str) -> tuple[TaskData, ...]:
-    days = coarse_days(split) if split in COARSE_SPLITS else fine_days(split)
-    prompt = COARSE_PROMPT if split in COARSE_SPLITS else fine_prompt()
+    prompt = _prompt(split)
     return tuple(
         TaskData(
             id=f"gridsim/{split}/{index}",
@@ -69,7 +89,7 @@ def _tasks(split: str) -> tuple[TaskData, ...]:
             split=split,
             index=index,
             prompt=prompt,
-            data=day.model_dump(mode="json"),
+            data=day,
         )
-        for index, day in enumerate(days)
+        for index, day in enumerate(records(split))
     )

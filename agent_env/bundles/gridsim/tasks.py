@@ -13,7 +13,6 @@ from agent_env.bundles.gridsim.simulation import (
     Schedule,
     ScheduleError,
     simulate,
-    value,
 )
 from agent_env.errors import InvalidArguments
 from agent_env.task import Task, tool
@@ -22,6 +21,8 @@ from agent_env.types import TaskData
 
 class _DayTask(Task):
     """What the two share: the day, and the scores of what was committed."""
+
+    quick = True
 
     def __init__(self, data: TaskData, frozen: FrozenDay) -> None:
         super().__init__(data)
@@ -38,7 +39,7 @@ class _DayTask(Task):
         if self._outcome is None:
             return {"value": 0.0, "committed": 0.0, "feasible": 0.0}
         return {
-            "value": self._value(self._outcome),
+            "value": self._frozen.value(self._outcome),
             "committed": 1.0,
             "feasible": self._outcome.as_asked_share,
         }
@@ -46,13 +47,6 @@ class _DayTask(Task):
     def _commit(self, schedule: Schedule) -> Outcome:
         self._outcome, self.done = simulate(self._frozen.day(), schedule, site()), True
         return self._outcome
-
-    def _value(self, outcome: Outcome) -> float:
-        return value(
-            outcome.cost_usd,
-            nothing_usd=self._frozen.nothing_usd,
-            optimum_usd=self._frozen.optimum_usd,
-        )
 
 
 class FineTask(_DayTask):
@@ -112,4 +106,4 @@ class CoarseTask(_DayTask):
         Args:
             plan: one of morning, noon, evening
         """
-        return f"value {self._value(self._commit(coarse.schedule(plan))):.1f}"
+        return f"value {self._frozen.value(self._commit(coarse.schedule(plan))):.1f}"

@@ -12,18 +12,39 @@ import pytest
 
 from agent_env.bundle import load_bundle
 from agent_env.bundles.gridsim import bundle
-from agent_env.bundles.gridsim.frozen import FOLDER, coarse_days, fine_days
+from agent_env.bundles.gridsim.coarse import schedule
+from agent_env.bundles.gridsim.frozen import (
+    COARSE_SPLITS,
+    FINE_SPLITS,
+    FOLDER,
+    coarse_days,
+    content,
+    fine_days,
+)
 from agent_env.bundles.gridsim.generate import coarse_day, fine_day, write
 from agent_env.bundles.gridsim.parameters import PATH, parameters, site
 from agent_env.bundles.gridsim.simulation import NOTHING, simulate
 
-CONTENT_HASH = "e99f646d0c0a6aa7081845333ab1d3bfe7c93978104505d53a756f2dadf910b9"
+CONTENT_HASH = "e57cc4989213de3bb706860ae440b650bb6b4920f669d29422515caf0aee46df"
 """Changes only together with the days, prompts, tools or parameters: results before and after
 such a change can't be compared, so say it in the changelog."""
 
 
 def test_the_content_is_the_frozen_one() -> None:
     assert bundle.content_hash == CONTENT_HASH
+
+
+@pytest.mark.parametrize("changed", ["parameters", "fine_prompt", "content"])
+def test_the_content_hash_follows_days_prompts_and_parameters(
+    changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = {
+        "parameters": lambda: {**parameters(), "battery_power_kw": 101},
+        "fine_prompt": lambda: "another",
+        "content": lambda split: content(split) + b"{}",
+    }
+    monkeypatch.setattr(f"agent_env.bundles.gridsim.gridsim.{changed}", others[changed])
+    assert bundle.content_hash != CONTENT_HASH
 
 
 def test_the_content_hash_is_the_same_in_every_process() -> None:
@@ -75,6 +96,17 @@ def test_doing_nothing_costs_what_is_written_and_the_optimum_saves_enough() -> N
             nothing_usd = simulate(frozen.day(), NOTHING, site()).cost_usd
             assert frozen.nothing_usd == pytest.approx(nothing_usd, abs=1e-3)
             assert nothing_usd - frozen.optimum_usd >= parameters()["least_saving_usd"] - 1e-3
+
+
+def test_doing_nothing_is_worth_0_and_the_frozen_schedule_nearly_1_on_every_day() -> None:
+    for split in FINE_SPLITS:
+        for day in fine_days(split):
+            assert day.worth(NOTHING) == 0.0
+            assert 0.99 <= day.worth(day.best()) <= 1.0
+    for split in COARSE_SPLITS:
+        for coarse in coarse_days(split):
+            assert coarse.worth(NOTHING) == 0.0
+            assert coarse.worth(schedule(coarse.plan)) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_the_generator_makes_the_frozen_days_again() -> None:

@@ -49,6 +49,28 @@ def test_no_schedule_near_the_optimum_beats_it(
     assert simulate(day, near, site()).cost_usd >= optimum_usd - SLACK_USD
 
 
+@pytest.mark.parametrize("index", range(0, 200, 25))
+def test_a_search_that_keeps_what_helps_never_gets_below_the_frozen_optimum(index: int) -> None:
+    frozen, rng = fine_days("eval")[index], random.Random(index)
+    kept, least_usd = NOTHING, frozen.nothing_usd
+    for _ in range(1500):
+        tried = _nudged(kept, rng)
+        cost_usd = simulate(frozen.day(), tried, site()).cost_usd
+        if cost_usd < least_usd:
+            kept, least_usd = tried, cost_usd
+    assert frozen.worth(kept) > 0.5, "the search finds nothing: it proves nothing"
+    assert least_usd >= frozen.optimum_usd - 1e-3
+
+
+def _nudged(schedule: Schedule, rng: random.Random) -> Schedule:
+    """One to three hours of either device asked for something else."""
+    battery, generator = list(schedule.battery_kw), list(schedule.generator_kw)
+    for _ in range(rng.randint(1, 3)):
+        series, most = rng.choice([(battery, 100), (generator, 180)])
+        series[rng.randrange(HOURS)] = rng.uniform(-most, most)
+    return Schedule.of(battery, generator)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_simulation_carries_the_optimal_schedule_out_at_the_optimal_cost(seed: int) -> None:
     day = a_day(seed)
