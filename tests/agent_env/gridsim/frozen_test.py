@@ -106,7 +106,7 @@ def test_doing_nothing_is_worth_0_and_the_frozen_schedule_nearly_1_on_every_day(
     for split in COARSE_SPLITS:
         for coarse in coarse_days(split):
             assert coarse.worth(NOTHING) == 0.0
-            assert coarse.worth(schedule(coarse.plan)) == pytest.approx(1.0, abs=1e-4)
+            assert coarse.worth(schedule(coarse.plan)) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_the_generator_makes_the_frozen_days_again() -> None:
