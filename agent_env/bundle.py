@@ -12,11 +12,14 @@ import importlib.util
 import json
 import random
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from agent_env.errors import BundleError, RewardUndefined
 from agent_env.task import Task
@@ -24,12 +27,22 @@ from agent_env.types import TaskData, ToolSpec
 
 GROUP = "agent_env.bundles"
 
+MEAN = "mean"
+"""The reward that is the mean of all scores."""
+
+Calls = list[tuple[str, dict[str, Any]]]
+"""Tool calls in order: name and arguments."""
+
 
 class Bundle:
     """Subclass it, set `name` and `splits`, write `tasks` and `open`."""
 
     name: str
     splits: tuple[str, ...]
+
+    rewarded: str | None = None
+    """The score that is the reward, or "mean" for the mean of all; None where there is only one.
+    Override `reward` for any other rule."""
 
     def tasks(self, split: str) -> Sequence[TaskData]:
         """The tasks of a split, in order: `tasks(split)[i].index == i`. Raises KeyError."""
@@ -43,20 +56,25 @@ class Bundle:
         """What the model may call in that split; the tasks of one split share their tools."""
         return type(self.open(self.tasks(split)[0])).tools()
 
-    def expert(
-        self, data: TaskData, *, noise: float, rng: random.Random
-    ) -> list[tuple[str, dict[str, Any]]]:
-        """Good tool calls for the task, for a warm start; `noise` in [0, 1] spoils them."""
+    def expert(self, data: TaskData, *, noise: float, rng: random.Random) -> Calls:
+        """Good tool calls for the task, for a warm start; `noise` in [0, 1] spoils them.
+
+        All calls of the episode: where a turn doesn't end by itself, `end_turn` is one of them.
+        """
         raise NotImplementedError(f"the bundle {self.name} has no expert")
 
     def reward(self, scores: dict[str, float]) -> float | None:
         """One reward in [0, 1] from a task's scores, None for unscored.
 
-        Raises RewardUndefined when there isn't exactly one score; override it to weigh several.
+        By `rewarded`, or the only score. Raises RewardUndefined; override it to weigh several.
         """
+        if self.rewarded is not None:
+            return reward_by(self.rewarded, scores)
         if len(scores) != 1:
-            ids = ", ".join(sorted(scores)) or "none"
-            raise RewardUndefined(f"{self.name}: one score is a reward, the task recorded: {ids}")
+            raise RewardUndefined(
+                f"{self.name}: one score is a reward, the task recorded: {_ids(scores)};"
+                ' set rewarded to one of them or to "mean", or override reward()'
+            )
         return next(iter(scores.values()))
 
     @property
@@ -64,11 +82,19 @@ class Bundle:
         """SHA-256 of every task and tool of every split: equal hashes mean equal tasks."""
         digest = hashlib.sha256()
         for split in self.splits:
-            parts = [task.model_dump(mode="json") for task in self.tasks(split)]
-            parts += [spec.model_dump(mode="json") for spec in self.tools(split)]
-            for part in parts:
-                digest.update(json.dumps(part, sort_keys=True).encode() + b"\n")
+            for part in (*self.tasks(split), *self.tools(split)):
+                text = json.dumps(vars(part), sort_keys=True, default=to_jsonable_python)
+                digest.update(text.encode() + b"\n")
         return digest.hexdigest()
+
+
+def reward_by(rule: str, scores: dict[str, float]) -> float:
+    """A score by its id, or the mean of all for "mean". Raises RewardUndefined."""
+    if rule in scores:
+        return scores[rule]
+    if rule == MEAN and scores:
+        return sum(scores.values()) / len(scores)
+    raise RewardUndefined(f"the reward is {rule!r}, the task recorded: {_ids(scores)}")
 
 
 def load_bundle(ref: str | Path | Bundle) -> Bundle:
@@ -108,6 +134,8 @@ def _by_name(name: str) -> object:
     # A box runs the bare source tree: nothing is installed there, so no entry points exist.
     if name.isidentifier() and importlib.util.find_spec(f"{GROUP}.{name}"):
         return getattr(_import(f"{GROUP}.{name}", name), "bundle", None)
+    if Path(name).is_dir():
+        raise BundleError(f"the folder {name!r} has no __init__.py that defines `bundle`")
     known = ", ".join(sorted(installed.names)) or "none"
     raise BundleError(
         f"no bundle {name!r}; installed: {known}; or give module:attribute or a folder"
@@ -133,7 +161,19 @@ def _import_folder(folder: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         del sys.modules[name]
+        if isinstance(error, Exception) and not isinstance(error, BundleError):
+            raise BundleError(f"{folder} can't be imported: {_told(error)}") from error
         raise
     return module
+
+
+def _told(error: Exception) -> str:
+    """What was raised, and the line of it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+
+
+def _ids(scores: dict[str, float]) -> str:
+    return ", ".join(sorted(scores)) or "none"

@@ -12,6 +12,7 @@ import pytest
 from agent_env import Bundle, Task, TaskData
 from agent_env.bundle import load_bundle
 from agent_env.errors import BundleError, RewardUndefined
+from agent_env.server.served import Reward, serve
 
 COUNTER = Path(__file__).parent / "counter"
 
@@ -73,5 +74,47 @@ def test_the_content_hash_follows_the_tasks_and_not_the_process() -> None:
 
 def test_one_score_is_the_reward_and_several_need_a_rule() -> None:
     assert One().reward({"near": 0.5}) == 0.5
-    with pytest.raises(RewardUndefined, match="fast, near"):
+    with pytest.raises(RewardUndefined, match=r"fast, near; set rewarded to one of them"):
         One().reward({"near": 0.5, "fast": 1.0})
+
+
+def test_a_bundle_names_the_score_that_is_its_reward_or_takes_the_mean() -> None:
+    class Named(One):
+        rewarded = "fast"
+
+    class Mean(One):
+        rewarded = "mean"
+
+    scores = {"near": 0.5, "fast": 1.0, "neat": 0.0}
+    assert Named().reward(scores) == 1.0
+    assert Mean().reward(scores) == 0.5
+    assert Mean().reward({**scores, "mean": 0.9}) == 0.9, "a score of that name comes first"
+    with pytest.raises(RewardUndefined, match="the reward is 'fast', the task recorded: near"):
+        Named().reward({"near": 0.5})
+    with pytest.raises(RewardUndefined, match="recorded: none"):
+        Mean().reward({})
+
+
+def test_a_score_or_the_mean_can_be_chosen_when_a_bundle_is_served() -> None:
+    scores = {"near": 0.5, "fast": 1.0}
+    rules: list[tuple[Reward, float]] = [("near", 0.5), ("mean", 0.75), (lambda _: 0.25, 0.25)]
+    for rule, worth in rules:
+        served = serve(One(), rule)
+        assert served.reward_of(served.split("all"), scores) == worth
+    served = serve(One(), "neat")
+    with pytest.raises(RewardUndefined, match="recorded: fast, near"):
+        served.reward_of(served.split("all"), scores)
+
+
+def test_a_folder_that_cannot_be_imported_says_where(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").write_text("import json\nbundle = nothing_like_it\n")
+    with pytest.raises(BundleError, match=r"NameError: .*nothing_like_it.*__init__\.py:2"):
+        load_bundle(tmp_path)
+    (tmp_path / "__init__.py").write_text("import agent_env.bundles.gridsim\nbundle = (\n")
+    with pytest.raises(BundleError, match="SyntaxError"):
+        load_bundle(tmp_path)
+
+
+def test_a_folder_without_a_bundle_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"has no __init__\.py that defines `bundle`"):
+        load_bundle(tmp_path)

@@ -1,13 +1,11 @@
 """What an expert would do, spoiled on purpose by as much noise as a warm start wants."""
 
 import random
-from typing import Any
 
+from agent_env.bundle import Calls
 from agent_env.bundles.gridsim.coarse import PLANS
 from agent_env.bundles.gridsim.frozen import CoarseDay, FineDay
 from agent_env.bundles.gridsim.parameters import site
-
-Calls = list[tuple[str, dict[str, Any]]]
 
 
 def fine_calls(day: FineDay, noise: float, rng: random.Random) -> Calls:

@@ -5,9 +5,8 @@ import json
 import random
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
-from agent_env.bundle import Bundle
+from agent_env.bundle import Bundle, Calls
 from agent_env.bundles.gridsim.demonstrations import coarse_calls, fine_calls
 from agent_env.bundles.gridsim.frozen import (
     COARSE_SPLITS,
@@ -28,6 +27,7 @@ class GridSim(Bundle):
     """The bundle; its reward is the score `value`."""
 
     name = "gridsim"
+    rewarded = "value"
     splits = (*FINE_SPLITS, *COARSE_SPLITS)
 
     def tasks(self, split: str) -> Sequence[TaskData]:
@@ -39,9 +39,7 @@ class GridSim(Bundle):
     def open(self, data: TaskData) -> Task:
         return _task_class(data.split)(data)
 
-    def expert(
-        self, data: TaskData, *, noise: float, rng: random.Random
-    ) -> list[tuple[str, dict[str, Any]]]:
+    def expert(self, data: TaskData, *, noise: float, rng: random.Random) -> Calls:
         """The two calls of the best schedule, each decision random with probability `noise`.
 
         Finds the day by split and index, so a task listed by a client will do.
@@ -50,9 +48,6 @@ class GridSim(Bundle):
         if data.split in COARSE_SPLITS:
             return coarse_calls(CoarseDay.model_validate(record), noise, rng)
         return fine_calls(FineDay.model_validate(record), noise, rng)
-
-    def reward(self, scores: dict[str, float]) -> float | None:
-        return scores.get("value")
 
     @property
     def content_hash(self) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from agent_env.bundle import Calls
 from agent_env.bundles.inbox.goals import Fact, Goal
 from agent_env.bundles.inbox.story import Story
 from agent_env.types import END_TURN
-
-Calls = list[tuple[str, dict[str, Any]]]
 
 
 def expert_calls(story: Story, noise: float, rng: random.Random) -> Calls:

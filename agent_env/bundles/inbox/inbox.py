@@ -4,9 +4,8 @@ import hashlib
 import random
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
-from agent_env.bundle import Bundle
+from agent_env.bundle import Bundle, Calls
 from agent_env.bundles.inbox.demonstrations import expert_calls
 from agent_env.bundles.inbox.frozen import SPLITS, lines, stories
 from agent_env.bundles.inbox.story import Story
@@ -38,9 +37,7 @@ class Inbox(Bundle):
     def open(self, data: TaskData) -> Task:
         return InboxTask(data)
 
-    def expert(
-        self, data: TaskData, *, noise: float, rng: random.Random
-    ) -> list[tuple[str, dict[str, Any]]]:
+    def expert(self, data: TaskData, *, noise: float, rng: random.Random) -> Calls:
         """The calls of both turns. Finds the story by split and index."""
         story = Story.model_validate(stories(data.split)[data.index])
         return expert_calls(story, noise, rng)
