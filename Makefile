@@ -67,7 +67,7 @@ cloud-stop: setup ## Stop the local cloud and its boxes; its buckets and budgets
 	$(GPURUN) cloud stop --yes
 
 ##@ Develop
-.PHONY: fmt lint types imports shell check test quick test-train test-openenv faults scoreboard bench readme lock clean
+.PHONY: fmt lint types imports shell check test quick test-train test-openenv faults chaos scoreboard bench readme lock clean
 fmt: setup ## Format and sort
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --quiet $(CODE) || true
@@ -103,6 +103,10 @@ test-openenv: openenv-setup ## Only the tests against OpenEnv's own client, serv
 
 faults: setup ## The search over faults (15 min): every single one, SAMPLES pairs and triples; REPLAY="…" lives through one
 	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED) $(if $(SINGLES),--singles $(SINGLES)) $(addprefix --without ,$(WITHOUT)))
+
+chaos: setup ## The env server killed, stopped and frozen under a full eval (4 min): no number may change; then 10,000 schedules
+	$(BIN)/python -m tests.agent_env.chaos --seed $(SEED)
+	$(BIN)/python -m pytest tests/agent_env/schedules_test.py --hypothesis-profile=chaos --timeout=0 -q
 
 scoreboard: setup ## The same bad luck for five ways to cap what a box costs; WRITE=1 renews docs/scoreboard.md
 	$(BIN)/python -m tests.faults.scoreboard --workers $(JOBS) $(if $(WRITE),--write)
