@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from orchestrator import run
+from orchestrator import run, unseen
 from orchestrator.aws import boxes as ec2
 from orchestrator.aws import dead_letters, keys, network, role, schedules, zones
 from orchestrator.aws.images import Ami
@@ -65,15 +65,20 @@ class Launcher:
 
         Raises:
             ClockWrong: by this machine's clock the boxes' deadlines can't be trusted.
+            LaunchError: the run is being taken down.
         """
         check_clock(self.session, self.clock.now)
-        if not run.has(self.log.read(), EventKind.BUILDING):
-            self.log.append(EventKind.BUILDING, self.clock.now())
+        announce = partial(unseen.announce, self.log, self.clock)
         self.on_step("building the network")
         net = network.ensure_network(
-            self.session, self.tags, self._zones_for(boxes), self.record.ssh_cidr
+            self.session,
+            self.tags,
+            self._zones_for(boxes),
+            self.record.ssh_cidr,
+            before=announce,
         )
         self.on_step("making the role and the key")
+        announce()
         profile = role.ensure_box_role(
             self.session,
             self.tags,
@@ -82,6 +87,7 @@ class Launcher:
         )
         role.ensure_kill_role(self.session, self.tags)
         dead_letters.ensure_queue(self.session, self.tags)  # a refusal must not cost a box
+        announce()
         keys.ensure_key_pair(self.session, self.tags, self._public_key)
         return Ground(net, profile, f"gpurun-{self.record.run_id}")
 

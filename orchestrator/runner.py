@@ -34,6 +34,7 @@ from orchestrator.recovery import Launch
 from orchestrator.run import EventKind, RunLog, RunRecord
 from orchestrator.silence import Silence
 from orchestrator.tending import Tender
+from orchestrator.unseen import unseen_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,6 +190,8 @@ class Runner:
         self._note_failed_switches()
         self.on_step("tearing down")
         left = stack.teardown(self.session, run_id, self.clock.now())
+        if not left and self._wait_until_all_shows():
+            left = stack.teardown(self.session, run_id, self.clock.now())
         self.books.note_ended(self.instances(), self.clock.now(), over=True)
         if left:
             items = "\n".join(f"    {item.kind} {item.id}  {item.detail}" for item in left)
@@ -199,6 +202,16 @@ class Runner:
         if not clean:
             self.log.append(EventKind.CLEAN, self.clock.now())
         self.purse.tell_budget(self.clock.now())
+
+    def _wait_until_all_shows(self) -> bool:
+        """Whether it waited: something may have been there that the look before didn't show."""
+        left = unseen_for(self.session, self.record, self.log.read(), self.clock.now())
+        if not left:
+            return False
+        seconds = left.total_seconds()
+        self.on_step(f"looking again in {seconds:.0f} s, when AWS shows what was made last")
+        self.clock.sleep(seconds)
+        return True
 
     def _note_failed_switches(self) -> None:
         """The teardown deletes the dead letters; what they say stays in the log."""

@@ -43,11 +43,17 @@ class Network:
 
 @boundary()
 def ensure_network(
-    session: Session, tags: RunTags, zones: Iterable[str], ssh_cidr: str | None
+    session: Session,
+    tags: RunTags,
+    zones: Iterable[str],
+    ssh_cidr: str | None,
+    *,
+    before: Callable[[], None] = lambda: None,
 ) -> Network:
     """Create what is missing of the run's network; a second call changes nothing.
 
     Zones that the account can't use are left out; SSH is open to `ssh_cidr` (a /32) at most.
+    `before` is called before each kind of thing.
 
     Raises:
         CapacityError: the account can use none of the zones.
@@ -60,10 +66,15 @@ def ensure_network(
             f"{session.region} opens none of the zones {', '.join(sorted(zones))} to this account",
             hint="Choose another region in the runbook.",
         )
+    before()
     vpc_id = _ensure_vpc(session, tags)
+    before()
     gateways.ensure_internet(session, tags, vpc_id)
+    before()
     gateways.ensure_s3_endpoint(session, tags, vpc_id)
+    before()
     subnets = _ensure_subnets(session, tags, vpc_id, usable)
+    before()
     group_id = groups.ensure_group(session, tags, vpc_id, door)
     return Network(vpc_id=vpc_id, subnets=subnets, group_id=group_id)
 

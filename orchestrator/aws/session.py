@@ -15,7 +15,7 @@ import botocore.session
 from botocore.config import Config
 
 from orchestrator.aws.refusals import boundary
-from orchestrator.aws.waits import Patience
+from orchestrator.aws.waits import PROPAGATION_S, Patience
 from orchestrator.errors import CloudError
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ class Session:
         default_factory=dict, repr=False, compare=False
     )
     making: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @property
+    def shows_within_s(self) -> float:
+        """How long what was made may not be listed; the local cloud lists everything at once."""
+        return 0.0 if self.cloud == "local" else PROPAGATION_S
 
     @overload
     def client(self, service: Literal["ec2"], *, fast: bool = False) -> EC2Client: ...
