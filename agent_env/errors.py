@@ -5,6 +5,7 @@ AgentEnvError
 ├── TaskNotFound           no such split or index; the message names the nearest
 ├── NotInstalled           a package that only trainers need is missing; the message installs it
 ├── CantListen             the server's address is taken, or isn't one
+├── JournalError           the server's journal folder can't be used
 ├── ToolError              a tool's answer to the model: what was wrong with the call
 │   ├── ToolNotFound
 │   └── InvalidArguments
@@ -41,6 +42,10 @@ class NotInstalled(AgentEnvError):
 
 class CantListen(AgentEnvError):
     """The server can't listen on that address."""
+
+
+class JournalError(AgentEnvError):
+    """The folder for the server's journals can't be written to, or another server has it."""
 
 
 class ToolError(AgentEnvError):

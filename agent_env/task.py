@@ -44,6 +44,13 @@ class Task:
     done: bool = False
     """True once a tool call has ended the episode; looked at after each call."""
 
+    quick: ClassVar[bool] = False
+    """No reset or step takes over about a millisecond: the server then needs no thread for it."""
+
+    replayable: ClassVar[bool] = True
+    """The same seed and the same calls give the same replies: the server may rebuild an episode
+    by playing it again. Without it, and without `snapshot`, a restart loses the episode."""
+
     _tools: ClassVar[dict[str, _Tool]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -60,6 +67,17 @@ class Task:
     def end_turn(self, response: str) -> str | None:  # noqa: ARG002
         """Take the model's answer. Returns the next turn's prompt; None ends the episode."""
         return None
+
+    def snapshot(self) -> Any:
+        """All that `restore` needs, as JSON data; None (the default) where there is no such thing.
+
+        With it the server rebuilds a long episode without playing it again.
+        """
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Become what `snapshot` saw; called instead of `reset`, on a new object."""
+        raise NotImplementedError(f"{type(self).__name__} has a snapshot() but no restore()")
 
     def score(self) -> dict[str, float]:
         """Scores by id, each in [0, 1]; asked for once, after the episode has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -14,6 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
 
 from agent_env.bundle import Bundle
+from agent_env.server.journal import Journals
 from agent_env.server.protocol import CallTool, ListTools, Reset
 from agent_env.server.served import Reward, Served, described, serve
 from agent_env.server.sessions import Sessions
@@ -26,24 +28,29 @@ def build_app(
     *,
     reward: Reward = None,
     max_concurrent_envs: int = 8,
+    journal: str | Path | None = None,
 ) -> Starlette:
     """An ASGI app that serves the bundles' tasks as episodes.
 
-    `reward` is a score's id or a function of the scores by id; without it each bundle's own
-    `reward` decides. `max_concurrent_envs` is the number of sessions at one time: a trainer needs
-    one for each rollout of a batch. Raises BundleError for what can't be served.
+    `reward` is a score's id, "mean", or a function of the scores by id; without it each bundle's
+    own `reward` decides. `max_concurrent_envs` is the number of sessions at one time: a trainer
+    needs one for each rollout of a batch. `journal` is a folder: sessions written down there
+    outlive the process. Raises BundleError for what can't be served, JournalError for the
+    folder.
     """
     served = serve(bundle, reward)
-    sessions = Sessions(served, max_concurrent_envs)
+    journals = None if journal is None else Journals(Path(journal), max_concurrent_envs)
+    sessions = Sessions(served, max_concurrent_envs, journals)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        sessions.begin()
         yield
         sessions.close()
 
     app = Starlette(
         routes=[
-            WebSocketRoute("/ws", sessions.attend),
+            WebSocketRoute("/ws", sessions),
             *_fact_routes(served, sessions),
             *task_routes(served),
         ],
@@ -60,7 +67,7 @@ def _fact_routes(served: Served, sessions: Sessions) -> list[Route]:
         "/capacity": lambda: (200, _capacity(sessions)),
         "/metadata": lambda: (200, _metadata(served)),
         "/schema": lambda: (200, _SCHEMA),
-        "/tools": lambda: (200, described(served)),
+        "/tools": lambda: (200, described(served) | {"journal": sessions.journaled}),
     }
     return [Route(path, _answer(fact)) for path, fact in facts.items()]
 
@@ -79,10 +86,12 @@ def _health(sessions: Sessions) -> tuple[int, dict[str, Any]]:
 
 def _capacity(sessions: Sessions) -> dict[str, Any]:
     return {
-        "max_sessions": sessions.max_sessions,
-        "active_sessions": sessions.active,
+        "max_sessions": sessions.slots.limit,
+        "active_sessions": sessions.slots.active,
+        "reserved_sessions": sessions.slots.claimed,
+        "waiting": sessions.slots.waiting,
         "busy_sessions": sessions.busy,
-        "free": sessions.max_sessions - sessions.active,
+        "free": sessions.slots.free,
     }
 
 

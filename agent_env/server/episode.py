@@ -1,89 +1,141 @@
-"""One episode: turns resets and steps into observations, and never raises what a task raised.
+"""One episode: turns resets and steps into outcomes, and never raises what a task raised.
 
-What can't go on is an observation with `done` and no reward, whose metadata says why. Knows no
-socket; called by one thread at a time.
+What can't go on is an outcome that is `done` without a reward, whose metadata says why. Knows no
+socket and no journal; called by one thread at a time.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
-import uuid
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent_env.errors import InvalidArguments, TaskNotFound, ToolError, ToolNotFound
-from agent_env.server.protocol import CallTool, FrameError, ListTools, Reset
+from agent_env.server.protocol import FrameError, Reset, Step
 from agent_env.server.served import Served, ServedSplit
 from agent_env.task import Task
-from agent_env.types import END_TURN, EpisodeState, ErrorType, Observation, TaskData, ToolFault
+from agent_env.types import END_TURN, EpisodeState, ErrorType, TaskData, ToolFault
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Outcome:
+    """What a reset or a step led to."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    """What the observation says beside its metadata: `tools`, or `tool_name, result, error`."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    reward: float | None = None
+    done: bool = False
+
+    def digest(self) -> str:
+        """SHA-256 over the canonical JSON of what the environment said."""
+        said = {**self.fields, "metadata": self.metadata, "reward": self.reward, "done": self.done}
+        return hashlib.sha256(_CANONICAL(said).encode()).hexdigest()
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What an episode is made from: the same three give the same episode."""
+
+    split: ServedSplit
+    data: TaskData
+    seed: int
+
+
+def choose(served: Served, arguments: Reset) -> Chosen:
+    """The task that a reset asks for. Raises FrameError for one that isn't."""
+    if (arguments.split is None) != (arguments.index is None):
+        message = "reset: give both split and index, or neither for the first task"
+        raise FrameError("VALIDATION_ERROR", message, errors=[])
+    try:
+        split = served.split(arguments.split or next(iter(served.splits)))
+        data = split.task(arguments.index or 0)
+    except TaskNotFound as error:
+        raise FrameError("VALIDATION_ERROR", f"reset: {error}", errors=[]) from None
+    return Chosen(split, data, derived_seed(data.id) if arguments.seed is None else arguments.seed)
+
+
+def derived_seed(task_id: str) -> int:
+    """The seed of who gives none: never random, so that a replay finds the same."""
+    return int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:8], "big") >> 1
+
+
 class Episode:
-    """What a session holds; `reset` begins anew."""
+    """A task that is played; begins with `reset`, or with `restore`."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, chosen: Chosen) -> None:
         self._served = served
-        self._split: ServedSplit | None = None
-        self._listed: TaskData | None = None
+        self._chosen = chosen
         self._task: Task | None = None
-        self._state = EpisodeState()
+        self._ref = chosen.split.listed(chosen.data).ref()
+        self._steps = 0
+        self._turn = 0
+        self._done = False
 
-    @property
-    def state(self) -> EpisodeState:
-        """Where the episode stands; empty before the first reset."""
-        return self._state
-
-    def reset(self, arguments: Reset) -> Observation:
-        """Open the task and show its first prompt. Raises FrameError for a task that isn't."""
-        split, data = self._chosen(arguments)
-        self._split, self._listed, self._task = split, split.listed(data), None
-        self._state = EpisodeState(
-            episode_id=arguments.episode_id or uuid.uuid4().hex,
+    def state(self, episode_id: str | None) -> EpisodeState:
+        """Where the episode stands."""
+        data, split = self._chosen.data, self._chosen.split.name
+        return EpisodeState(
+            episode_id=episode_id,
+            step_count=self._steps,
             task_id=data.id,
             task_name=data.name,
-            split=split.name,
+            split=split,
             index=data.index,
+            turn=self._turn,
+            done=self._done,
         )
+
+    @property
+    def task(self) -> Task | None:
+        """The open task; None when it couldn't be opened."""
+        return self._task
+
+    @property
+    def turn(self) -> int:
+        """How many turns have ended."""
+        return self._turn
+
+    def reset(self) -> Outcome:
+        """Open the task and show its first prompt."""
+        data = self._chosen.data
         try:
-            self._task = split.bundle.open(data)
-            added = self._task.reset(arguments.seed)
+            self._task = self._chosen.split.bundle.open(data)
+            added = self._task.reset(self._chosen.seed)
         except Exception as error:
+            self._task = None
             return self._failed("reset", error)
         prompt = data.prompt + (added or "")
-        return self._observation(
-            {"prompt": prompt, "system_prompt": data.system_prompt, "appended": added}
-        )
+        shown = {"prompt": prompt, "system_prompt": data.system_prompt, "appended": added}
+        return Outcome(metadata={**shown, "task": self._ref})
 
-    def step(self, action: ListTools | CallTool) -> Observation:
-        """One step. Raises FrameError before the first reset."""
-        if self._split is None:
-            message = "this session was never reset; send a reset first"
-            raise FrameError("EXECUTION_ERROR", message, reason="NOT_RESET")
-        if self._state.done or self._task is None:
+    def restore(self, state: Any, *, steps: int, turn: int, done: bool) -> None:
+        """Begin where a snapshot was taken, instead of with `reset`. Raises what the task does."""
+        self._task = self._chosen.split.bundle.open(self._chosen.data)
+        self._task.restore(state)
+        self._steps, self._turn, self._done = steps, turn, done
+
+    def step(self, step: Step) -> Outcome:
+        """One step, counted whatever becomes of it."""
+        self._steps += 1
+        task, name = self._task, step.tool_name
+        if self._done or task is None:
             return self._failed("step", "the episode has ended; call reset")
-        self._advance(step_count=self._state.step_count + 1)
-        if isinstance(action, ListTools):
-            return Observation.model_validate(
-                {"tools": [t.model_dump() for t in self._split.tools]}
-            )
-        if action.tool_name == END_TURN:
-            return self._end_turn(self._task, action.arguments)
-        return self._call(self._task, action.tool_name, action.arguments)
+        if name is None:
+            return Outcome({"tools": self._chosen.split.listed_tools})
+        if name == END_TURN:
+            return self._end_turn(task, step.arguments)
+        return self._call(task, name, step.arguments)
 
-    def _chosen(self, arguments: Reset) -> tuple[ServedSplit, TaskData]:
-        if (arguments.split is None) != (arguments.index is None):
-            message = "reset: give both split and index, or neither for the first task"
-            raise FrameError("VALIDATION_ERROR", message, errors=[])
-        try:
-            split = self._served.split(arguments.split or next(iter(self._served.splits)))
-            return split, split.task(arguments.index or 0)
-        except TaskNotFound as error:
-            message = f"reset: {error}"
-            raise FrameError("VALIDATION_ERROR", message, errors=[]) from None
-
-    def _call(self, task: Task, name: str, arguments: dict[str, Any]) -> Observation:
+    def _call(self, task: Task, name: str, arguments: dict[str, Any]) -> Outcome:
         try:
             text = task.call_tool(name, arguments)
         except ToolError as error:
@@ -94,75 +146,62 @@ class Episode:
             return self._finished(task, name, text)
         return self._tool_reply(name, text)
 
-    def _end_turn(self, task: Task, arguments: dict[str, Any]) -> Observation:
+    def _end_turn(self, task: Task, arguments: dict[str, Any]) -> Outcome:
         response = arguments.get("response", "")
         if not isinstance(response, str) or set(arguments) - {"response"}:
-            fault = ToolFault(
-                error_type="invalid_args", message="end_turn takes one text argument: response"
-            )
-            return self._tool_reply(END_TURN, fault=fault)
+            message = "end_turn takes one text argument: response"
+            return self._tool_reply(END_TURN, fault=_faulty("invalid_args", message))
         try:
             prompt = task.end_turn(response)
         except Exception as error:
             return self._failed(END_TURN, error)
         if prompt is None or task.done:
             return self._finished(task, END_TURN, None)
-        self._advance(turn=self._state.turn + 1)
+        self._turn += 1
         result = {"prompt": prompt, "system_prompt": task.data.system_prompt}
-        return Observation.model_validate(
-            {"tool_name": END_TURN, "result": result, "error": None, "metadata": self._metadata()}
-        )
+        fields = {"tool_name": END_TURN, "result": result, "error": None}
+        return Outcome(fields, {"task": self._ref})
 
-    def _finished(self, task: Task, name: str, text: str | None) -> Observation:
-        assert self._split is not None  # noqa: S101 - a task is open, so a split is
+    def _finished(self, task: Task, name: str, text: str | None) -> Outcome:
         try:
             scores = _checked(task.score())
-            reward = self._served.reward_of(self._split, scores)
+            reward = self._served.reward_of(self._chosen.split, scores)
             if reward is not None and not math.isfinite(reward):
                 raise ValueError(f"the reward is {reward}")
         except Exception as error:
             return self._failed("no reward", error)
-        self._advance(done=True)
-        fields = _result(name, text)
-        return Observation.model_validate(
-            {**fields, "done": True, "reward": reward, "metadata": self._metadata(scores=scores)}
-        )
+        self._done = True
+        return Outcome(_result(name, text), {"scores": scores, "task": self._ref}, reward, True)
 
     def _tool_reply(
-        self, name: str, text: str | None = None, fault: ToolFault | None = None
-    ) -> Observation:
-        fields = _result(name, text, fault)
-        return Observation.model_validate({**fields, "metadata": self._metadata()})
+        self, name: str, text: str | None = None, fault: dict[str, Any] | None = None
+    ) -> Outcome:
+        return Outcome(_result(name, text, fault), {"task": self._ref})
 
-    def _failed(self, where: str, error: Exception | str) -> Observation:
+    def _failed(self, where: str, error: Exception | str) -> Outcome:
         """The episode is over without a score; a fault of the environment also goes to the log."""
         if isinstance(error, Exception):
-            _log.error("%s of %s failed", where, self._state.task_id, exc_info=error)
+            _log.error("%s of %s failed", where, self._chosen.data.id, exc_info=error)
             error = f"{where}: {type(error).__name__}: {error}"
-        self._advance(done=True)
-        return Observation(done=True, metadata=self._metadata(status="error", error=error))
-
-    def _observation(self, metadata: dict[str, Any]) -> Observation:
-        return Observation(metadata=self._metadata(**metadata))
-
-    def _metadata(self, **more: Any) -> dict[str, Any]:
-        task = self._listed.ref() if self._listed else None
-        return {**more, "task": task, "episode_id": self._state.episode_id}
-
-    def _advance(self, **changes: Any) -> None:
-        self._state = self._state.model_copy(update=changes)
+        self._done = True
+        metadata = {"status": "error", "error": error, "task": self._ref}
+        return Outcome(metadata=metadata, done=True)
 
 
-def _fault(error: ToolError) -> ToolFault:
+def _fault(error: ToolError) -> dict[str, Any]:
     kind: ErrorType = "execution_error"
     if isinstance(error, ToolNotFound):
         kind = "tool_not_found"
     elif isinstance(error, InvalidArguments):
         kind = "invalid_args"
-    return ToolFault(error_type=kind, message=str(error))
+    return _faulty(kind, str(error))
 
 
-def _result(name: str, text: str | None, fault: ToolFault | None = None) -> dict[str, Any]:
+def _faulty(kind: ErrorType, message: str) -> dict[str, Any]:
+    return ToolFault(error_type=kind, message=message).model_dump()
+
+
+def _result(name: str, text: str | None, fault: dict[str, Any] | None = None) -> dict[str, Any]:
     """A tool's reply in the shape of OpenEnv's."""
     result = None
     if text is not None:
@@ -173,7 +212,7 @@ def _result(name: str, text: str | None, fault: ToolFault | None = None) -> dict
             "data": text,
             "is_error": False,
         }
-    return {"tool_name": name, "result": result, "error": fault and fault.model_dump()}
+    return {"tool_name": name, "result": result, "error": fault}
 
 
 def _checked(scores: dict[str, float]) -> dict[str, float]:

@@ -1,18 +1,19 @@
 """OpenEnv's frames: text JSON, one in flight, no key at the top but `type` and `data`.
 
 Error codes are OpenEnv's, which stock clients match as strings; what they can't say is said by
-`reason` inside the error's data.
+`reason` inside the error's data. A right frame is read without a model; a wrong one is read again
+with it, so that the refusal names what is wrong.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from agent_env.types import Observation
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -25,6 +26,9 @@ Code = Literal[
     "FACTORY_ERROR",
     "SESSION_ERROR",
 ]
+
+SESSION_ID = r"[A-Za-z0-9_-]{8,64}"
+"""What may name a session: also a file name, so nothing that means something in a path."""
 
 
 class FrameError(Exception):
@@ -52,6 +56,17 @@ class Reset(_Strict):
     index: int | None = Field(default=None, ge=0)
     seed: int | None = None
     episode_id: str | None = None
+    deadline_s: float | None = Field(default=None, gt=0)
+    """Seconds that the server may take."""
+
+
+class StepMetadata(BaseModel):
+    """What we read of a step's free metadata."""
+
+    seq: int | None = Field(default=None, ge=1)
+    """The step's number in its episode, from 1."""
+    deadline_s: float | None = Field(default=None, gt=0)
+    """Seconds that the server may take."""
 
 
 class ListTools(_Strict):
@@ -78,8 +93,27 @@ class Close(_Strict):
     """`close`: the client is done with the session."""
 
 
-Frame = Reset | ListTools | CallTool | State | Close
+@dataclass(slots=True)
+class Step:
+    """A step as it is carried out and journaled."""
 
+    tool_name: str | None
+    """None lists the tools."""
+    arguments: dict[str, Any]
+    seq: int | None = None
+    deadline_s: float | None = None
+
+    def action(self) -> dict[str, Any]:
+        """The step as JSON data, without what only this sending of it needs."""
+        if self.tool_name is None:
+            return {"type": "list_tools"}
+        return {"type": "call_tool", "tool_name": self.tool_name, "arguments": self.arguments}
+
+
+Frame = Reset | Step | State | Close
+
+_TOP_KEYS = frozenset({"type", "data"})
+_CALL_KEYS = frozenset({"type", "tool_name", "arguments", "metadata"})
 _STEPS: dict[str, type[ListTools] | type[CallTool]] = {
     "list_tools": ListTools,
     "call_tool": CallTool,
@@ -90,10 +124,10 @@ def parse_frame(text: str | None) -> Frame:
     """Read a client's frame. Raises FrameError, which names what is wrong and the nearest name."""
     kind, data = _envelope(text)
     match kind:
+        case "step":
+            return _call(data) or _step(data)
         case "reset":
             return _validated(Reset, data)
-        case "step":
-            return _step(data)
         case "state":
             return _validated(State, data)
         case "close":
@@ -102,58 +136,89 @@ def parse_frame(text: str | None) -> Frame:
             raise FrameError("UNKNOWN_TYPE", f"Unknown message type: {kind!r}")
 
 
-def observation_frame(observation: Observation) -> str:
-    """Reward and done stand beside the observation, its metadata in both places."""
-    body = observation.model_dump(mode="json", exclude={"reward", "done"})
-    return _dump(
-        "observation",
-        observation=body,
-        reward=observation.reward,
-        done=observation.done,
-        metadata=observation.metadata,
-    )
-
-
-def state_frame(state: BaseModel) -> str:
-    """The reply to `state`."""
-    return _dump("state", **state.model_dump(mode="json"))
+def parse_action(action: dict[str, Any]) -> Step:
+    """A journaled action as the step it was. Raises FrameError."""
+    return _call(action) or _step(action)
 
 
 def error_frame(code: Code, message: str, **extra: Any) -> str:
     """The reply to anything that can't be done."""
-    return _dump("error", message=message, code=code, **extra)
+    return dump({"type": "error", "data": {"message": message, "code": code, **extra}})
 
 
-def _dump(kind: str, **data: Any) -> str:
-    return json.dumps({"type": kind, "data": data}, allow_nan=False)
+def state_frame(state: BaseModel) -> str:
+    """The reply to `state`."""
+    return dump({"type": "state", "data": state.model_dump(mode="json")})
+
+
+def dump(value: dict[str, Any]) -> str:
+    """JSON text, also of strings that aren't Unicode: a model can write half a surrogate pair."""
+    try:
+        return to_json(value).decode()
+    except (PydanticSerializationError, UnicodeError):
+        return json.dumps(value)
+
+
+def load(text: str | bytes) -> Any:
+    """JSON data. Raises ValueError."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return json.loads(text)
 
 
 def _envelope(text: str | None) -> tuple[object, dict[str, Any]]:
     try:
-        message = json.loads(text or "")
-    except ValueError as error:
+        message = load(text or "")
+    except (ValueError, RecursionError) as error:
         raise FrameError("INVALID_JSON", f"Invalid JSON: {error}") from None
     if not isinstance(message, dict):
         raise FrameError("INVALID_JSON", "a frame is a JSON object")
     data = message.get("data", {})
-    extra = sorted(set(message) - {"type", "data"})
-    if extra or not isinstance(data, dict):
+    if not isinstance(data, dict) or not message.keys() <= _TOP_KEYS:
+        extra = sorted(message.keys() - _TOP_KEYS)
         fault = f"unknown key {extra[0]!r}" if extra else "data must be an object"
         raise FrameError("VALIDATION_ERROR", f"{fault}; a frame has type and data", errors=[])
     return message.get("type"), data
 
 
-def _step(data: dict[str, Any]) -> Frame:
+def _call(data: dict[str, Any]) -> Step | None:
+    """The common step, read by hand; None for what isn't plainly right."""
+    name, arguments = data.get("tool_name"), data.get("arguments", {})
+    if data.get("type") != "call_tool" or type(name) is not str or type(arguments) is not dict:
+        return None
+    metadata = data.get("metadata")
+    if not data.keys() <= _CALL_KEYS:
+        return None
+    if metadata is None:
+        return Step(name, arguments) if "metadata" not in data else None
+    if type(metadata) is not dict:
+        return None
+    seq, deadline_s = metadata.get("seq"), metadata.get("deadline_s")
+    if (type(seq) is int and seq > 0) and deadline_s is None:
+        return Step(name, arguments, seq)
+    return None
+
+
+def _step(data: dict[str, Any]) -> Step:
     kind = data.get("type")
     model = _STEPS.get(kind) if isinstance(kind, str) else None
     if model is None:
         known = ", ".join(_STEPS)
         raise FrameError("VALIDATION_ERROR", f"no step {kind!r}; there are: {known}", errors=[])
-    return _validated(model, data)
+    action = _validated(model, data)
+    sent = _checked(StepMetadata, action.metadata)
+    if isinstance(action, ListTools):
+        return Step(None, {}, sent.seq, sent.deadline_s)
+    return Step(action.tool_name, action.arguments, sent.seq, sent.deadline_s)
 
 
 def _validated(model: type[M], data: dict[str, Any]) -> M:
     _refuse_unknown(model, data)
+    return _checked(model, data)
+
+
+def _checked(model: type[M], data: dict[str, Any]) -> M:
     try:
         return model.model_validate(data, strict=True)
     except ValidationError as error:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from agent_env.bundle import Bundle
+from agent_env.bundle import Bundle, reward_by
 from agent_env.errors import BundleError, TaskNotFound
 from agent_env.types import END_TURN, TaskData, ToolSpec
 
 Reward = str | Callable[[dict[str, float]], float | None] | None
-"""A score's id, a function of the scores by id, or None for the bundle's own."""
+"""A score's id, "mean" of all, a function of the scores by id, or None for the bundle's own."""
+
+PROTOCOL = 1
+"""The version of our extensions (docs/env-protocol.md)."""
 
 END_TURN_SPEC = ToolSpec(
     name=END_TURN,
@@ -33,6 +37,11 @@ class ServedSplit:
     bundle: Bundle
     tasks: tuple[TaskData, ...]
     tools: tuple[ToolSpec, ...]
+
+    @cached_property
+    def listed_tools(self) -> list[dict[str, Any]]:
+        """The tools as JSON data, made once."""
+        return [tool.model_dump() for tool in self.tools]
 
     def listed(self, task: TaskData) -> TaskData:
         """The task as a client may see it: under the served name, without its data."""
@@ -64,11 +73,12 @@ class Served:
         return self.splits[name]
 
     def reward_of(self, split: ServedSplit, scores: dict[str, float]) -> float | None:
-        """Raises KeyError for a score that the task didn't record, or what the function raises."""
+        """Raises RewardUndefined for a score that the task didn't record, or what the function
+        raises."""
         if callable(self.reward):
             return self.reward(scores)
         if isinstance(self.reward, str):
-            return scores[self.reward]
+            return reward_by(self.reward, scores)
         return split.bundle.reward(scores)
 
 
@@ -127,12 +137,13 @@ def described(served: Served) -> dict[str, Any]:
     """What `GET /tools` answers: enough for a client to build its environment classes."""
     return {
         "env_name": served.name,
+        "protocol": PROTOCOL,
         "bundles": served.hashes,
         "splits": {
             name: {
                 "bundle": split.owner,
                 "num_tasks": len(split.tasks),
-                "tools": [tool.model_dump() for tool in split.tools],
+                "tools": split.listed_tools,
             }
             for name, split in served.splits.items()
         },

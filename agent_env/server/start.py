@@ -15,13 +15,14 @@ from agent_env.server.process import run
 def start(options: argparse.Namespace) -> None:
     """Load the bundles and serve them until told to stop.
 
-    Raises BundleError, RewardUndefined, CantListen.
+    Raises BundleError, RewardUndefined, JournalError, CantListen.
     """
     bundles = [load_bundle(ref) for ref in options.bundle]
     app = build_app(
         bundles[0] if len(bundles) == 1 else bundles,
         reward=options.reward,
         max_concurrent_envs=options.max_sessions,
+        journal=options.journal,
     )
     run(
         app,

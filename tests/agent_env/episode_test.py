@@ -9,10 +9,9 @@ import pytest
 
 from agent_env import Bundle, Task, TaskData, tool
 from agent_env.errors import BundleError
-from agent_env.server.episode import Episode
-from agent_env.server.protocol import CallTool, Reset
+from agent_env.server.episode import Episode, Outcome, choose
+from agent_env.server.protocol import Reset, Step
 from agent_env.server.served import Reward, serve
-from agent_env.types import Observation
 
 Scores = Callable[[], dict[str, float]]
 
@@ -47,10 +46,15 @@ class JudgedBundle(Bundle):
         return task
 
 
-def played(bundle: Bundle, reward: Reward = None) -> Observation:
-    episode = Episode(serve(bundle, reward))
-    episode.reset(Reset())
-    return episode.step(CallTool(type="call_tool", tool_name="stop"))
+def begun(bundle: Bundle, reward: Reward = None) -> Episode:
+    served = serve(bundle, reward)
+    return Episode(served, choose(served, Reset()))
+
+
+def played(bundle: Bundle, reward: Reward = None) -> Outcome:
+    episode = begun(bundle, reward)
+    episode.reset()
+    return episode.step(Step("stop", {}))
 
 
 @pytest.mark.parametrize(
@@ -100,9 +104,9 @@ def test_a_task_that_can_not_be_opened_is_an_observation() -> None:
             return super().open(data)
 
     bundle = Closed()
-    episode = Episode(serve(bundle, None))
+    episode = begun(bundle)
     bundle.broken = True
-    observation = episode.reset(Reset())
+    observation = episode.reset()
     assert (observation.done, observation.reward) == (True, None)
     assert "no disk" in observation.metadata["error"]
 

@@ -18,7 +18,8 @@ class Counter(Task):
     def reset(self, seed: int | None) -> str | None:
         self.total = 0
         self.seed = seed
-        return f" Seed {seed}." if seed is not None else None
+        # A seed that the server derived is a long number, which no prompt needs.
+        return f" Seed {seed}." if seed is not None and seed < 1000 else None
 
     @tool
     def add(self, n: int, note: str = "") -> str:

@@ -1,0 +1,89 @@
+"""From a journal back to the episode: play it again and compare every word. Never a guess."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agent_env.server.episode import Chosen, Episode, Outcome
+from agent_env.server.protocol import FrameError, parse_action
+from agent_env.server.record import Recorded, Snapshot
+from agent_env.server.served import Served
+
+MAX_TRIES = 3
+"""A step that was begun this often and never finished takes its process down."""
+
+
+class Lost(Exception):
+    """The session can't be gone on with; its rollout is unscored."""
+
+    def __init__(self, reason: str, message: str, **extra: Any) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.extra = extra
+
+    def frame(self) -> str:
+        """The error frame that says so."""
+        extra = {"reason": self.reason, **self.extra}
+        return FrameError("SESSION_ERROR", self.message, **extra).frame()
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """An episode as it was, and what it said last."""
+
+    chosen: Chosen
+    episode: Episode
+    outcome: Outcome
+
+
+def rebuild(served: Served, recorded: Recorded) -> Rebuilt:
+    """Play a journal. Raises Lost; takes as long as the steps took."""
+    chosen = _chosen(served, recorded)
+    if recorded.tries >= MAX_TRIES:
+        step = recorded.seq + 1
+        message = f"step {step} was begun {recorded.tries} times and took its process down"
+        raise Lost("SESSION_LOST", message)
+    episode = Episode(served, chosen)
+    if recorded.snapshot is not None:
+        outcome = _restored(episode, recorded.snapshot)
+    else:
+        outcome = _begun(episode, recorded)
+    for played in recorded.steps:
+        outcome = episode.step(parse_action(played.action))
+        _compare(outcome, played.digest, played.n)
+    return Rebuilt(chosen, episode, outcome)
+
+
+def _chosen(served: Served, recorded: Recorded) -> Chosen:
+    split = served.splits.get(recorded.split)
+    if split is None or served.hashes[split.owner] != recorded.bundle:
+        message = f"the tasks of {recorded.split!r} aren't those that the episode began with"
+        raise Lost("BUNDLE_CHANGED", message)
+    return Chosen(split, split.task(recorded.index), recorded.seed)
+
+
+def _begun(episode: Episode, recorded: Recorded) -> Outcome:
+    outcome = episode.reset()
+    if episode.task is not None and not episode.task.replayable:
+        raise Lost("SESSION_LOST", "the task says that it can't be played again")
+    _compare(outcome, recorded.digest, 0)
+    return outcome
+
+
+def _restored(episode: Episode, snapshot: Snapshot) -> Outcome:
+    outcome = Outcome(**snapshot.reply)
+    try:
+        episode.restore(snapshot.state, steps=snapshot.n, turn=snapshot.turn, done=outcome.done)
+    except Exception as error:
+        message = f"the task can't restore its snapshot: {type(error).__name__}: {error}"
+        raise Lost("SESSION_LOST", message) from error
+    return outcome
+
+
+def _compare(outcome: Outcome, digest: str, seq: int) -> None:
+    if outcome.digest() != digest:
+        step = f"step {seq}" if seq else "the reset"
+        message = f"played again, {step} didn't say what it had said; the task isn't deterministic"
+        raise Lost("SESSION_DIVERGED", message, seq=seq)

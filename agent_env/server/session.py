@@ -1,0 +1,320 @@
+"""A session: one episode after another, each step carried out once and written down before it is
+answered. Used by the event loop alone; only the task itself may run in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from agent_env.server import ordering, record
+from agent_env.server.episode import Episode, Outcome, choose
+from agent_env.server.journal import JournalFile, JournalFull
+from agent_env.server.pace import Pace
+from agent_env.server.pool import Pool
+from agent_env.server.protocol import FrameError, Reset, Step, dump
+from agent_env.server.rebuild import Lost, Rebuilt, rebuild
+from agent_env.server.served import Served, ServedSplit
+from agent_env.types import EpisodeState
+
+T = TypeVar("T")
+
+STEP_TIMEOUT = "STEP_TIMEOUT"
+RETRY_FULL_S = 1.0
+"""When to send a step again that found the disk full, in seconds."""
+REPLAY_S = 1.0
+"""Of a task that can be snapshot, no more than this much is ever played again, in seconds."""
+COMPACT_BYTES = 2**18
+"""A journal longer than this is begun anew with the next snapshot."""
+
+
+class Fenced(Exception):
+    """The session went on over another socket while this one's frame waited."""
+
+
+class Session:
+    """What a socket speaks to; outlives it."""
+
+    __slots__ = (
+        "_asked", "_episode", "_played_s", "_running", "_split", "_tried", "_unwritten", "_work",
+        "episode_id", "epoch", "holder", "id", "journal", "known", "lost", "reply", "seq",
+    )  # fmt: skip
+
+    def __init__(self, session_id: str | None, work: Work) -> None:
+        self.id = session_id
+        self.holder: object = None
+        """The socket that has it, if any."""
+        self.known = session_id is not None
+        """Whether the client has shown that it can go on with a session."""
+        self.journal: JournalFile | None = None
+        self.episode_id: str | None = None
+        self.epoch = 0
+        self.seq = 0
+        self.lost: str | None = None
+        self.reply = ""
+        self._work = work
+        self._episode: Episode | None = None
+        self._split: ServedSplit | None = None
+        self._asked: dict[str, object] | None = None
+        self._unwritten: Callable[[], None] | None = None
+        self._running: asyncio.Future[Any] | None = None
+        self._tried = False
+        self._played_s = 0.0
+
+    @property
+    def running(self) -> asyncio.Future[Any] | None:
+        """The reset or step that a thread is at; done once it has really ended."""
+        return self._running
+
+    def state(self) -> EpisodeState:
+        """Where the episode stands; empty before the first reset."""
+        return self._episode.state(self.episode_id) if self._episode else EpisodeState()
+
+    def answer_now(self, step: Step) -> str | None:
+        """Carry a quick task's step out. None: it needs `answer`. Raises FrameError."""
+        split = self._split
+        if self._running is not None or split is None or not self._work.pace.is_quick(split):
+            return None
+        if self._is_again(step) or self._tried or self._unwritten is not None:
+            return None
+        episode = self._open_episode()
+        began = time.perf_counter()
+        outcome = episode.step(step)
+        took = time.perf_counter() - began
+        self._work.pace.took(split, took)
+        return self._keep_step(step, outcome, took)
+
+    async def answer(self, frame: Reset | Step, holder: object) -> str:
+        """Carry a frame out, or say again what it was answered. Raises FrameError, Fenced."""
+        await self._settled(frame.deadline_s)
+        if self.holder is not holder:
+            raise Fenced
+        if isinstance(frame, Reset):
+            return await self._reset(frame)
+        if self._is_again(frame):
+            self._write_down()
+            return self.reply
+        episode = self._open_episode()
+        self._write_down()
+        self._begin_step()
+        began = time.perf_counter()
+        outcome = await self._in_thread(partial(episode.step, frame), frame.deadline_s)
+        return self._keep_step(frame, outcome, time.perf_counter() - began)
+
+    async def rebuild(self, journal: JournalFile) -> None:
+        """Become what the journal says. Raises Lost."""
+        try:
+            recorded = record.read(journal.read())
+        except (OSError, ValueError) as error:
+            raise Lost("SESSION_LOST", f"its journal can't be read: {error}") from error
+        self.journal, self.episode_id = journal, recorded.episode
+        self.seq, self.epoch, self.lost = recorded.seq, recorded.epoch + 1, recorded.lost
+        self._asked, self._tried = recorded.asked, True
+        if self.lost is None:
+            self._become(
+                await self._work.pool.submit(lambda: rebuild(self._work.served, recorded))
+            )
+        elif self.lost != STEP_TIMEOUT:
+            raise Lost(self.lost, "the session was lost before")
+        with suppress(JournalFull):
+            journal.append(record.line({"epoch": self.epoch}))
+
+    def bury(self, reason: str) -> None:
+        """It can't be rebuilt, and the journal shall say so to whoever asks again."""
+        if self.journal is not None:
+            self._lose(reason)
+            self.journal.close()
+
+    def _become(self, rebuilt: Rebuilt) -> None:
+        self._episode, self._split = rebuilt.episode, rebuilt.chosen.split
+        self._note_pace(rebuilt.episode, rebuilt.chosen.split)
+        self.reply = self._frame(rebuilt.outcome)
+
+    def _is_again(self, step: Step) -> bool:
+        if self.lost is not None:
+            raise ordering.timed_out()
+        if self._episode is None:
+            raise ordering.not_reset()
+        return ordering.is_again(step.seq, self.seq)
+
+    def _open_episode(self) -> Episode:
+        if self._episode is None:
+            raise ordering.not_reset()
+        return self._episode
+
+    async def _settled(self, deadline_s: float | None) -> None:
+        """Wait for what a thread is still at: an older socket's step, or one that timed out."""
+        running = self._running
+        if running is not None:
+            _, pending = await asyncio.wait({running}, timeout=deadline_s)
+            if pending:
+                raise ordering.timed_out()
+            # Who began it hears of it first, and keeps what it said.
+            while self._running is running:
+                await asyncio.sleep(0)
+
+    async def _reset(self, frame: Reset) -> str:
+        if ordering.is_same_reset(frame, self._asked, self.seq) and self.lost is None:
+            self._write_down()
+            return self.reply
+        chosen = choose(self._work.served, frame)
+        episode = Episode(self._work.served, chosen)
+        self._begin_reset()
+        if self._work.pace.is_quick(chosen.split):
+            began = time.perf_counter()
+            outcome = episode.reset()
+            self._work.pace.took(chosen.split, time.perf_counter() - began)
+        else:
+            outcome = await self._in_thread(episode.reset, frame.deadline_s)
+        self._note_pace(episode, chosen.split)
+        self._episode, self._split, self._asked = episode, chosen.split, ordering.asked_for(frame)
+        self.episode_id, self.seq, self.epoch, self.lost = frame.episode_id, 0, 0, None
+        self._tried, self._played_s = False, 0.0
+        return self._keep_reset(outcome, chosen.seed)
+
+    def _note_pace(self, episode: Episode, split: ServedSplit) -> None:
+        if episode.task is not None:
+            self._work.pace.opened(split, episode.task.quick)
+
+    async def _in_thread(self, work: Callable[[], T], deadline_s: float | None) -> T:
+        running = self._work.pool.submit(work)
+        self._running = running
+        self._work.began()
+        running.add_done_callback(self._work.ended)
+        try:
+            _, pending = await asyncio.wait({running}, timeout=deadline_s)
+        except asyncio.CancelledError:  # the server gives up waiting: nobody keeps what it says
+            running.add_done_callback(self._ended)
+            raise
+        if pending:
+            running.add_done_callback(self._ended)
+            self._lose(STEP_TIMEOUT)
+            raise ordering.timed_out()
+        self._running = None
+        return running.result()
+
+    def _ended(self, running: asyncio.Future[T]) -> None:
+        """A step that timed out has come to its end; what it says is too late."""
+        self._running = None
+        if not running.cancelled():
+            running.exception()
+
+    def _lose(self, reason: str) -> None:
+        self.lost = reason
+        if self.journal is not None:
+            with suppress(JournalFull):
+                self.journal.append(record.line({"lost": reason}))
+
+    def _begin_reset(self) -> None:
+        """An old episode is over the moment its successor is begun, not when that succeeds."""
+        self._unwritten = None
+
+    def _begin_step(self) -> None:
+        self._tried = False
+        if self.journal is not None:
+            self._append(record.line({"try": self.seq + 1}))
+
+    def _keep_reset(self, outcome: Outcome, seed: int) -> str:
+        assert self._split is not None  # noqa: S101 - the reset chose it
+        self.reply = self._frame(outcome)
+        if self.journal is not None:
+            first = record.reset_line(
+                session=self.id or "",
+                episode=self.episode_id,
+                bundle=self._work.served.hashes[self._split.owner],
+                split=self._split.name,
+                index=self._episode_index(),
+                seed=seed,
+                asked=self._asked or {},
+                digest=outcome.digest(),
+            )
+            self._written(partial(self.journal.begin, first))
+        return self.reply
+
+    def _episode_index(self) -> int:
+        return self.state().index or 0
+
+    def _keep_step(self, step: Step, outcome: Outcome, took_s: float) -> str:
+        self.seq += 1
+        self._played_s += took_s
+        self.reply = self._frame(outcome)
+        if self.journal is not None:
+            played = record.step_line(self.seq, step.action(), outcome)
+            self._written(partial(self.journal.append, played))
+        return self.reply
+
+    def _written(self, write: Callable[[], None]) -> None:
+        """Write, or keep what is to be written until the frame is sent again."""
+        self._unwritten = write
+        self._write_down()
+
+    def _write_down(self) -> None:
+        if self._unwritten is not None:
+            try:
+                self._unwritten()
+            except JournalFull as error:
+                raise _full(error) from error
+            self._unwritten = None
+
+    def _append(self, line: bytes) -> None:
+        assert self.journal is not None  # noqa: S101 - asked before
+        try:
+            self.journal.append(line)
+        except JournalFull as error:
+            raise _full(error) from error
+
+    def _frame(self, outcome: Outcome) -> str:
+        metadata = {
+            **outcome.metadata,
+            "episode_id": self.episode_id,
+            "session": {
+                "id": self.id,
+                "epoch": self.epoch,
+                "seq": self.seq,
+                "bundle_hash": self._bundle_hash(),
+            },
+        }
+        data = {
+            "observation": {**outcome.fields, "metadata": metadata},
+            "reward": outcome.reward,
+            "done": outcome.done,
+            "metadata": metadata,
+        }
+        return dump({"type": "observation", "data": data})
+
+    def _bundle_hash(self) -> str | None:
+        return self._work.served.hashes[self._split.owner] if self._split else None
+
+
+class Work:
+    """What all sessions of a server share: the tasks, the threads, and who is busy."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+        self.pool = Pool()
+        self.pace = Pace()
+        self.busy = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def began(self) -> None:
+        """A thread is given something to do."""
+        self.busy += 1
+        self.idle.clear()
+
+    def ended(self, _: object) -> None:
+        """It has ended."""
+        self.busy -= 1
+        if not self.busy:
+            self.idle.set()
+
+
+def _full(error: JournalFull) -> FrameError:
+    message = f"the step can't be written down ({error}); send it again"
+    return FrameError(
+        "EXECUTION_ERROR", message, reason="JOURNAL_FULL", retry_after_s=RETRY_FULL_S
+    )

@@ -1,0 +1,106 @@
+"""One websocket over bare ASGI: what a session needs of it and no more, since each step pays."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.types import Receive, Scope, Send
+
+GOING_AWAY = 1012
+"""Close code "service restart": come back."""
+IDLE = 4408
+"""Close code: nothing was sent for the whole lease."""
+FENCED = 4409
+"""Close code: the session went on over another socket."""
+
+
+class Gone(Exception):
+    """The peer has hung up, or we have."""
+
+
+class Socket:
+    """Text in, text out; sending to a peer that is gone is no error, reading from it is."""
+
+    __slots__ = ("_ahead", "_receive", "_send", "closed", "heard", "query")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._ahead: asyncio.Future[Any] | None = None
+        self.query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        self.closed = False
+        self.heard = 0.0
+
+    async def accept(self) -> None:
+        """Finish the handshake. Raises Gone."""
+        if (await self._receive())["type"] != "websocket.connect":
+            raise Gone
+        await self._send({"type": "websocket.accept"})
+
+    async def deny(self, status: int, text: str, headers: dict[str, str]) -> None:
+        """Answer the handshake with an HTTP status."""
+        await self._receive()
+        body = text.encode()
+        pairs = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
+        pairs += [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+        start = {"type": "websocket.http.response.start", "status": status, "headers": pairs}
+        await self._send(start)
+        await self._send({"type": "websocket.http.response.body", "body": body})
+
+    async def next(self) -> str | None:
+        """The next frame's text; None for a binary one. Raises Gone."""
+        if self._ahead is None:
+            message = await self._receive()
+        else:
+            ahead, self._ahead = self._ahead, None
+            message = await ahead
+        if message["type"] == "websocket.disconnect" or self.closed:
+            self.closed = True
+            raise Gone
+        text: str | None = message.get("text")
+        return text
+
+    def listen(self) -> asyncio.Future[Any]:
+        """Done when the peer sends or hangs up; `next` then returns what came."""
+        if self._ahead is None:
+            self._ahead = asyncio.ensure_future(self._receive())
+        return self._ahead
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether `listen` has heard the end."""
+        ahead = self._ahead
+        return ahead is not None and ahead.done() and _is_end(ahead)
+
+    async def send(self, text: str) -> None:
+        """Nothing happens when the peer is gone; `next` will say so."""
+        if not self.closed:
+            with suppress(OSError):
+                await self._send({"type": "websocket.send", "text": text})
+
+    async def close(self, code: int = 1000) -> None:
+        """Say goodbye; safe to call twice."""
+        if not self.closed:
+            self.closed = True
+            with suppress(OSError, RuntimeError):
+                await self._send({"type": "websocket.close", "code": code, "reason": ""})
+
+    async def turn_away(self, frame: str, code: int = 1000) -> None:
+        """Say why, then close."""
+        await self.send(frame)
+        # A client speaks first: closing now would break its send before it has read the reason.
+        await asyncio.wait({self.listen()}, timeout=1.0)
+        await self.close(code)
+
+    def forget(self) -> None:
+        """Stop listening ahead."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            self._ahead = None
+
+
+def _is_end(ahead: asyncio.Future[Any]) -> bool:
+    return not ahead.cancelled() and ahead.result()["type"] == "websocket.disconnect"
