@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 FOUND_AT_MOST = 8
-_WORD = re.compile(r"[\w@.+-]*\w")
+_BETWEEN = re.compile(r"[\W_]+")
 _COMMON = frozenset(
     ("a", "about", "an", "and", "for", "from", "in", "is", "of", "on", "or", "s", "the", "to")
 )
@@ -76,7 +76,8 @@ class Mailbox:
         At most 8, from the inbox and the archive. Sender, subject, text, labels and the month's
         name are searched; case and common words don't count.
         """
-        words = [word for word in _words(query) if word not in _COMMON]
+        words = [plain for word in query.split() if (plain := _plain(word)).strip()]
+        words = [word for word in words if word.strip() not in _COMMON]
         hits = [(self._hits(message, words), message) for message in self.messages.values()]
         found = [(count, message) for count, message in hits if count or not words]
         found.sort(key=lambda hit: (hit[0], hit[1].date, hit[1].id), reverse=True)
@@ -141,15 +142,13 @@ class Mailbox:
         labels = " ".join(sorted(self.labels[message.id]))
         month = month_name[int(message.date[5:7])]
         text = f"{message.sender} {message.subject} {message.body} {labels} {month}"
-        there = _words(text)
-        there += _parts(there)
+        there = _plain(text)
         return sum(word in there for word in words)
 
 
-def _words(text: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(text)]
+def _plain(text: str) -> str:
+    """Lower case, one space for all that isn't a letter or digit, and one at either end.
 
-
-def _parts(words: list[str]) -> list[str]:
-    """Of an address its names, so that a name without its domain is found too."""
-    return [part for word in words for part in re.split(r"[@.-]", word)]
+    So a word is found whole, and a number or address also by its parts.
+    """
+    return f" {_BETWEEN.sub(' ', text.lower()).strip()} "

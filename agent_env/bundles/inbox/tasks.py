@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from agent_env.bundles.inbox.dialogue import choice_in, second_message
 from agent_env.bundles.inbox.goals import Goal, strays
-from agent_env.bundles.inbox.mailbox import MailboxError, Message
+from agent_env.bundles.inbox.mailbox import Mailbox, MailboxError, Message
 from agent_env.bundles.inbox.story import Story
 from agent_env.errors import ToolError
 from agent_env.task import Task, tool
@@ -26,7 +26,10 @@ class InboxTask(Task):
 
     def __init__(self, data: TaskData) -> None:
         super().__init__(data)
-        self._asked = Story.model_validate(data.data)
+        story = Story.model_validate(data.data)
+        self._messages = tuple(story.mailbox().messages.values())
+        # A server holds thousands of episodes: the mail is kept once.
+        self._asked = story.model_copy(update={"mails": ()})
         self._start()
 
     def reset(self, seed: int | None) -> str | None:  # noqa: ARG002
@@ -35,7 +38,7 @@ class InboxTask(Task):
         return None
 
     def _start(self) -> None:
-        self._story, self._box = self._asked, self._asked.mailbox()
+        self._story, self._box = self._asked, Mailbox.of(self._messages)
         self._met: list[bool] | None = None
         self._answered, self.done = False, False
 
