@@ -6,6 +6,8 @@ AgentEnvError
 ├── NotInstalled           a package that only trainers need is missing; the message installs it
 ├── CantListen             the server's address is taken, or isn't one
 ├── JournalError           the server's journal folder can't be used
+├── PolicyError            a policy that can't be used, or whose own machinery failed
+├── ResultsError           a results file can't be read or written, or is of another measurement
 ├── ToolError              a tool's answer to the model: what was wrong with the call
 │   ├── ToolNotFound
 │   └── InvalidArguments
@@ -13,12 +15,17 @@ AgentEnvError
 └── SessionError           between a client and its server; the rollout is unscored
     ├── ServerDown         refuses connections, or doesn't answer in time
     ├── AtCapacity         the server is there, all its sessions are taken
-    ├── SessionLost        the connection of a running episode broke
+    ├── Unauthorized       the server wants a token, or another one
+    ├── SessionLost        the episode can't be gone on with
+    │   └── SessionDiverged    rebuilt, it didn't say what it had said before
     ├── StepTimeout        no reply within the call's budget
+    ├── JournalFull        the server can't write the step down
     ├── NotReset           a step before the first reset
-    ├── EpisodeFailed      the environment itself failed; the episode can't go on
+    ├── EnvError           the environment raised; the episode can't go on
+    │   └── EpisodeFailed      in mid-episode, as an environment of a trainer tells it
     ├── WrongSplit         a row of a split that the factory's environments aren't made for
-    └── ProtocolError      the server refused the frame, or sent one that can't be read
+    └── ProtocolError      a frame that can't be read, or isn't the answer to ours
+        └── InvalidAction      the server refused a frame; nothing happened
 """
 
 from __future__ import annotations
@@ -46,6 +53,14 @@ class CantListen(AgentEnvError):
 
 class JournalError(AgentEnvError):
     """The folder for the server's journals can't be written to, or another server has it."""
+
+
+class PolicyError(AgentEnvError):
+    """A policy can't be used, or its own machinery failed: an endpoint, a model, a function."""
+
+
+class ResultsError(AgentEnvError):
+    """A results file can't be read or written, or holds another measurement than is asked for."""
 
 
 class ToolError(AgentEnvError):
@@ -79,19 +94,36 @@ class AtCapacity(SessionError):
     """Every session of the server is taken."""
 
 
+class Unauthorized(SessionError):
+    """The server has a token, and this client has none or another."""
+
+
 class SessionLost(SessionError):
-    """The connection of a running episode broke, and the episode with it."""
+    """The episode can't be gone on with: the server doesn't have it any more."""
+
+
+class SessionDiverged(SessionLost):
+    """The episode was rebuilt and didn't say what it had said before: its task isn't
+    deterministic."""
 
 
 class StepTimeout(SessionError):
     """No reply within the call's budget; whether the step applied is unknown."""
 
 
+class JournalFull(SessionError):
+    """The server has no room to write the step down, so it won't carry it out."""
+
+
 class NotReset(SessionError):
     """A step on a session that was never reset."""
 
 
-class EpisodeFailed(SessionError):
+class EnvError(SessionError):
+    """The environment raised."""
+
+
+class EpisodeFailed(EnvError):
     """The environment failed in mid-episode."""
 
 
@@ -100,4 +132,8 @@ class WrongSplit(SessionError):
 
 
 class ProtocolError(SessionError):
-    """A frame was refused or can't be read."""
+    """A frame can't be read, or isn't the answer to the one that was sent."""
+
+
+class InvalidAction(ProtocolError):
+    """The server refused the frame: an unknown task, argument or field. Nothing happened."""

@@ -8,28 +8,29 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import httpx
-from pydantic import TypeAdapter
-
-from agent_env.client._connection import is_loopback
-from agent_env.client._openenv import Policy, Site
+from agent_env.client import _discovery, _preflight
+from agent_env.client._dial import Address
+from agent_env.client._policy import Policy
+from agent_env.client._rows import row, with_all_columns
+from agent_env.client._site import Site
+from agent_env.client.async_session import AsyncSession
 from agent_env.client.local import BundleRef, LocalServer
 from agent_env.client.session import Session
-from agent_env.errors import NotInstalled, ProtocolError, ServerDown, TaskNotFound
+from agent_env.errors import NotInstalled, TaskNotFound
 from agent_env.types import TaskData, ToolSpec
 
 Factory = Callable[[], Any]
-
-_HTTP_TIMEOUT_S = 30.0
 
 
 class AgentEnv:
     """A client of one env server; opening it calls nobody.
 
-    Seconds: `patience` for room on a full server, `reset_timeout` and `step_timeout` for replies.
-    With `waits_for_server`, environments wait for a server that refuses connections, as one
-    restarting does, up to `max(patience, reset_timeout)`; without, their rollouts are unscored at
-    once. The first session raises in any case.
+    Seconds: `patience` for room on a full server, `reset_timeout` and `step_timeout` for replies,
+    `budget` for a whole call with all its waits (None: the sum of its parts). With
+    `waits_for_server`, a server that refuses connections, as one restarting does, is waited for up
+    to `max(patience, reset_timeout)`; without, rollouts are unscored at once. The first session
+    raises in any case. `token` is the server's, else the one in AGENT_ENV_TOKEN. Raises ValueError
+    for an address or an option that can't be.
     """
 
     def __init__(
@@ -39,18 +40,25 @@ class AgentEnv:
         patience: float = 4.0,
         reset_timeout: float = 60.0,
         step_timeout: float = 60.0,
+        budget: float | None = None,
         waits_for_server: bool = True,
+        token: str | None = None,
     ) -> None:
-        self.url = _http_url(url)
         self._policy = Policy(
             patience=patience,
             reset_timeout=reset_timeout,
             step_timeout=step_timeout,
+            budget=budget,
             waits_for_server=waits_for_server,
         )
-        self._site = Site(self.url)
+        self._site = Site(Address.of(url, token))
         self._server: LocalServer | None = None
         self._given: set[str] = set()
+
+    @property
+    def url(self) -> str:
+        """The server's address over HTTP."""
+        return self._site.address.url
 
     @classmethod
     def local(
@@ -60,14 +68,23 @@ class AgentEnv:
         port: int = 0,
         max_sessions: int = 64,
         reward: str | None = None,
+        journal: Path | None = None,
         log: Path | None = None,
         **options: Any,
     ) -> AgentEnv:
         """Serve one bundle or several from a child process; it ends with this one, or at `close`.
 
-        `options` are AgentEnv's own. Raises ServerDown when the server doesn't start.
+        With a `journal` folder, a server started again on the same port and folder continues the
+        episodes. `options` are AgentEnv's own. Raises ServerDown when the server doesn't start.
         """
-        server = LocalServer(bundle, port=port, max_sessions=max_sessions, reward=reward, log=log)
+        server = LocalServer(
+            bundle,
+            port=port,
+            max_sessions=max_sessions,
+            reward=reward,
+            journal=journal,
+            log=log,
+        )
         env = cls(server.url, **options)
         env._server = server
         return env
@@ -75,42 +92,49 @@ class AgentEnv:
     @property
     def splits(self) -> tuple[str, ...]:
         """The names of the splits, in the server's order."""
-        return tuple(self._facts["splits"])
+        return tuple(self._facts.owners)
 
     @property
     def content_hashes(self) -> Mapping[str, str]:
-        """SHA-256 of each served bundle's tasks and tools."""
-        hashes: dict[str, str] = self._facts["bundles"]
-        return hashes
+        """SHA-256 of each served bundle's tasks and tools; a stock server tells none."""
+        return self._facts.hashes
 
     def tasks(self, split: str) -> list[TaskData]:
         """The tasks of a split, without their `data`. Raises TaskNotFound, ServerDown."""
-        path = f"/{self._facts['env_name']}/tasks"
-        return TypeAdapter(list[TaskData]).validate_python(
-            self._http("POST", path, {"split": split})["tasks"]
-        )
+        return _discovery.tasks(self._site.address, self._facts, split)
 
     def tools(self, split: str) -> list[ToolSpec]:
-        """The tools of a split, `end_turn` among them. Raises TaskNotFound."""
-        if split not in self._facts["splits"]:
-            raise TaskNotFound(f"no split {split!r}; there are: {', '.join(self.splits)}")
-        return TypeAdapter(list[ToolSpec]).validate_python(self._facts["splits"][split]["tools"])
+        """The tools of a split, `end_turn` among them. Raises TaskNotFound.
 
-    def dataset(self, split: str) -> Any:
+        A stock server tells them in an episode: this opens one, and closes it.
+        """
+        return self._facts.tools(split, self.session)
+
+    def check(self, *, sessions: int) -> None:
+        """Is there room for so many sessions at once? Ask before a model is loaded.
+
+        Raises AtCapacity, which says what to do, and ServerDown, Unauthorized, ProtocolError. A
+        stock server doesn't tell its capacity: there only the rest is checked.
+        """
+        _preflight.check(self._site, sessions)
+
+    def dataset(self, *splits: str) -> Any:
         """A `datasets.Dataset` for a trainer: prompt, task_id, split, index for each task.
 
         Where the server has several bundles there is also `environment`, the factory to use.
-        Raises NotInstalled without the package datasets, and what `tasks` raises.
+        Several splits make one dataset, with the columns of all. Raises NotInstalled without the
+        package datasets, and what `tasks` raises.
         """
         datasets = _datasets()
-        return datasets.Dataset.from_list(self.rows(split))
+        return datasets.Dataset.from_list(self.rows(*splits))
 
-    def rows(self, split: str) -> list[dict[str, Any]]:
+    def rows(self, *splits: str) -> list[dict[str, Any]]:
         """The dataset's rows as plain dicts, each with the same columns."""
-        shared = {"environment": self._owner(split)} if len(self._owners) > 1 else {}
-        rows = [_row(task) | shared for task in self.tasks(split)]
-        self._given.add(split)
-        return rows
+        if not splits:
+            raise TaskNotFound(f"name a split; there are: {', '.join(self.splits)}")
+        rows = [row for split in splits for row in self._rows_of(split)]
+        self._given.update(splits)
+        return with_all_columns(rows)
 
     @property
     def factory(self) -> Any:
@@ -136,13 +160,17 @@ class AgentEnv:
         if any(other != tools[0] for other in tools):
             raise ValueError(f"the splits {', '.join(splits)} differ in their tools")
         adapter = import_module("agent_env.training.trl")
-        owner = self._owner(splits[0])
+        owner = self._facts.owners[splits[0]]
         made: Factory = adapter.Factory(owner, tools[0], splits, self._site, self._policy)
         return made
 
     def session(self) -> Session:
         """A session by hand; its first reset opens it."""
         return Session(self._site, self._policy)
+
+    def async_session(self) -> AsyncSession:
+        """The same for a program with an event loop, which has to close it."""
+        return AsyncSession(self._site, self._policy)
 
     def close(self) -> None:
         """Close every session this client's factories opened, and the server if it is ours."""
@@ -157,19 +185,22 @@ class AgentEnv:
         self.close()
 
     @cached_property
-    def _facts(self) -> dict[str, Any]:
-        return self._http("GET", "/tools")
+    def _facts(self) -> _discovery.Facts:
+        found = _discovery.facts(self._site.address)
+        self._site.extended, self._site.journaled = found.extended, found.journaled
+        return found
 
     @property
     def _owners(self) -> dict[str, list[str]]:
         owners: dict[str, list[str]] = {}
-        for split in self.splits:
-            owners.setdefault(self._owner(split), []).append(split)
+        for split, owner in self._facts.owners.items():
+            owners.setdefault(owner, []).append(split)
         return owners
 
-    def _owner(self, split: str) -> str:
-        owner: str = self._facts["splits"][split]["bundle"]
-        return owner
+    def _rows_of(self, split: str) -> list[dict[str, Any]]:
+        tasks = self.tasks(split)
+        shared = {"environment": self._facts.owners[split]} if len(self._owners) > 1 else {}
+        return [row(task) | shared for task in tasks]
 
     def _alike(self, owner: str, splits: list[str]) -> list[str]:
         """Those with the tools of what was given out, which must agree; else of the first."""
@@ -182,25 +213,6 @@ class AgentEnv:
             )
         return [split for split in splits if self.tools(split) == tools]
 
-    def _http(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        try:
-            with httpx.Client(
-                timeout=_HTTP_TIMEOUT_S, trust_env=not is_loopback(self.url)
-            ) as http:
-                reply = http.request(method, self.url + path, json=body)
-        except httpx.TransportError as error:
-            raise ServerDown(f"{self.url} can't be reached: {error}") from error
-        if reply.is_error and reply.status_code != 400:
-            raise ProtocolError(f"{self.url}{path} answers HTTP {reply.status_code}")
-        try:
-            answer: dict[str, Any] = reply.json()
-            refused = answer["detail"] if reply.is_error else None
-        except (ValueError, KeyError, TypeError) as error:
-            raise ProtocolError(f"{self.url}{path} answers no JSON of ours: {error}") from error
-        if refused is not None:
-            raise TaskNotFound(refused)
-        return answer
-
 
 def _datasets() -> Any:
     # It comes with a trainer, not with this package, and takes a second to import.
@@ -211,16 +223,3 @@ def _datasets() -> Any:
             raise
         message = "a dataset needs the package datasets: pip install 'gpurun[train]'"
         raise NotInstalled(message) from None
-
-
-def _http_url(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    if scheme not in ("http", "https", "ws", "wss"):
-        raise ValueError(f"an env server's address begins with http://, not {url!r}")
-    return f"{scheme.replace('ws', 'http')}://{rest.rstrip('/').removesuffix('/ws')}"
-
-
-def _row(task: TaskData) -> dict[str, Any]:
-    system = [{"role": "system", "content": task.system_prompt}] if task.system_prompt else []
-    prompt = [*system, {"role": "user", "content": task.prompt}]
-    return {"prompt": prompt, "task_id": task.id, "split": task.split, "index": task.index}

@@ -36,22 +36,30 @@ class LocalServer:
         port: int = 0,
         max_sessions: int = 64,
         reward: str | None = None,
+        journal: Path | None = None,
         log: Path | None = None,
     ) -> None:
         """Start it and wait until it listens.
 
         Several bundles are served together, as `build_app` does. `port` 0 takes a free one; a
-        server started again on the port of the one before is found by its clients. Its log goes
-        to the file `log`, else to this process's stderr. Raises ServerDown when it ends or
-        doesn't listen within 60 s.
+        server started again on the port of the one before is found by its clients, and continues
+        their episodes if both were given the same `journal` folder. Its log goes to the file
+        `log`, else to this process's stderr. Raises ServerDown when it ends or doesn't listen
+        within 60 s.
         """
         bundles = [bundle] if isinstance(bundle, str | Path | Bundle) else bundle
-        options = [*map(_reference, bundles), f"--port={port}", f"--max-sessions={max_sessions}"]
+        self._options = [*map(_reference, bundles), f"--max-sessions={max_sessions}"]
         if reward is not None:
-            options.append(f"--reward={reward}")
+            self._options.append(f"--reward={reward}")
+        if journal is not None:
+            self._options.append(f"--journal={journal}")
+        self._log = log
+        self._start(port)
+
+    def _start(self, port: int) -> None:
         ready, announce = os.pipe()
         try:
-            self._process = _spawn(options, announce, log)
+            self._process = _spawn([*self._options, f"--port={port}"], announce, self._log)
         except BaseException:
             os.close(ready)
             raise
@@ -83,6 +91,11 @@ class LocalServer:
         """End it as a power cut would."""
         self._process.kill()
         self._stop()
+
+    def restart(self) -> None:
+        """Start it again as it was, on the same port; one that still runs is killed first."""
+        self.kill()
+        self._start(self.port)
 
     def __enter__(self) -> LocalServer:
         return self

@@ -1,67 +1,89 @@
-"""A session: one episode after another on one server, over one connection while that holds."""
+"""A session: one episode after another on one server, through whatever happens to that server.
+
+`Session` blocks, `AsyncSession` is awaited; both hold the same conversation.
+"""
 
 from __future__ import annotations
 
-import time
+import threading
 from typing import Any
 
-from agent_env.client._connection import Connection
-from agent_env.client._openenv import (
-    CONNECT_TIMEOUT_S,
-    PROBE_S,
-    Policy,
-    Site,
-    Visitor,
-    reopened,
-)
-from agent_env.errors import NotReset, ServerDown, SessionError, SessionLost, StepTimeout
+from agent_env.client._conversation import Conversation
+from agent_env.client._policy import Policy
+from agent_env.client._site import Site
+from agent_env.client._talk import T, Talk
+from agent_env.client._wire import Wire
 from agent_env.types import END_TURN, EpisodeState, Observation
 
 
-class Session:
-    """Opened by its first `reset`, never before; a dropped one is reopened by the next `reset`.
+class _Counted:
+    """What a session went through, readable on either kind."""
 
-    Counts what it went through: `reopened` connections and `waited_s`. Any thread may use it, one
-    at a time.
-    """
+    _conversation: Conversation
 
-    def __init__(self, site: Site, policy: Policy) -> None:
-        self._site = site
-        self._policy = policy
-        self._visitor = Visitor()
-        self._connection: Connection | None = None
-        self.established = False
-        self.reopened = 0
+    @property
+    def id(self) -> str | None:
+        """The name under which the server has it; None before the first reset."""
+        return self._conversation.id
+
+    @property
+    def established(self) -> bool:
+        """Whether a reset ever succeeded."""
+        return self._conversation.established
+
+    @property
+    def epoch(self) -> int:
+        """How often the server has rebuilt the episode."""
+        return self._conversation.epoch
+
+    @property
+    def reopened(self) -> int:
+        """Resets that had to connect again."""
+        return self._conversation.reopened
+
+    @property
+    def continued(self) -> int:
+        """Steps that had to connect again, in episodes that went on as if nothing had happened."""
+        return self._conversation.continued
 
     @property
     def waited_s(self) -> float:
         """Seconds spent waiting for the server, or for room on it, so far."""
-        return self._visitor.waited_s
+        return self._conversation.waited_s
+
+
+class Session(_Counted):
+    """Opened by its first `reset`, never before. Any thread may use it; calls take turns.
+
+    When its connection breaks, a server with our extensions continues the episode, and the caller
+    notices nothing but the time; a stock server has lost it: SessionLost. Every call keeps the
+    policy's budget.
+    """
+
+    def __init__(self, site: Site, policy: Policy) -> None:
+        self._conversation = Conversation(site, policy)
+        self._wire = Wire(site)
+        self._turn = threading.Lock()
 
     def reset(
         self, *, split: str | None = None, index: int | None = None, seed: int | None = None
     ) -> Observation:
         """Begin an episode; neither split nor index is the first task served.
 
-        The first reset of a server that never answered raises ServerDown or AtCapacity at once.
-        Later ones wait as the policy says, then raise the same. Also raises StepTimeout, and
-        ProtocolError for a task that doesn't exist.
+        The first reset of a server that never answered raises ServerDown at once. Later ones wait
+        as the policy says, then raise ServerDown or AtCapacity. Also raises StepTimeout,
+        Unauthorized, and InvalidAction for a task that doesn't exist.
         """
-        chosen = {"split": split, "index": index, "seed": seed}
-        request = {name: value for name, value in chosen.items() if value is not None}
-        observation = self._again(request)
-        if observation is None:
-            observation = self._anew(request)
-        self.established = self._site.answered = True
-        return observation
+        return self._hold(self._conversation.reset(_chosen(split, index, seed)))
 
     def call_tool(self, name: str, arguments: dict[str, Any]) -> Observation:
-        """One tool call. Raises SessionLost, StepTimeout, NotReset, EpisodeFailed.
+        """One tool call, carried out once.
 
-        What is wrong with the call itself is in the observation's `error`.
+        Raises SessionLost, SessionDiverged, ServerDown, AtCapacity, StepTimeout, JournalFull,
+        NotReset, EnvError, InvalidAction. What is wrong with the call itself is in the
+        observation's `error`.
         """
-        action = {"type": "call_tool", "tool_name": name, "arguments": arguments}
-        return self._step(action)
+        return self._hold(self._conversation.step(_call(name, arguments)))
 
     def end_turn(self, response: str) -> Observation:
         """Answer in plain text; the reply has the next prompt, or `done` and the reward."""
@@ -69,69 +91,36 @@ class Session:
 
     def list_tools(self) -> list[dict[str, Any]]:
         """The tools of the open episode."""
-        extra = self._step({"type": "list_tools"}).model_extra or {}
-        tools: list[dict[str, Any]] = extra["tools"]
-        return tools
+        return _tools(self._hold(self._conversation.step({"type": "list_tools"})))
 
     def state(self) -> EpisodeState:
         """Where the episode stands, as the server sees it."""
-        return self._live().state(self._policy.step_timeout)
+        return self._hold(self._conversation.state())
 
     def close(self) -> None:
         """Give the slot back; a later reset opens a new session."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._hold(self._conversation.close())
 
-    def _again(self, request: dict[str, Any]) -> Observation | None:
-        """Reset over the open connection; None when there is none or it turns out to be dead."""
-        if self._connection is None:
-            return None
-        hopeless = self._site.given_up(self._visitor, time.monotonic())
-        try:
-            patience_s = self._policy.reset_timeout
-            timeout_s = min(PROBE_S, patience_s) if hopeless else patience_s
-            return self._connection.observe("reset", request, timeout_s)
-        except SessionLost:
-            self.close()
-            return None
-        except StepTimeout:
-            self.close()
-            self._site.join(self._visitor, ServerDown, 0.0, time.monotonic())
-            raise
+    def __enter__(self) -> Session:
+        return self
 
-    def _anew(self, request: dict[str, Any]) -> Observation:
-        if not self._site.answered:
-            return self._open(request, CONNECT_TIMEOUT_S)
-        observation = reopened(
-            lambda connect_s: self._open(request, connect_s),
-            self._site,
-            self._visitor,
-            self._policy,
-        )
-        self.reopened += self.established
-        return observation
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def _open(self, request: dict[str, Any], connect_s: float) -> Observation:
-        connection = Connection.open(self._site.url, min(connect_s, self._policy.reset_timeout))
-        try:
-            observation = connection.observe("reset", request, self._policy.reset_timeout)
-        except SessionError:
-            connection.close()
-            raise
-        self._connection = connection
-        self._site.opened(connection)
-        return observation
+    def _hold(self, talk: Talk[T]) -> T:
+        with self._turn:
+            return self._wire.run(talk)
 
-    def _step(self, action: dict[str, Any]) -> Observation:
-        connection = self._live()
-        try:
-            return connection.observe("step", action, self._policy.step_timeout)
-        except (SessionLost, StepTimeout):
-            self.close()
-            raise
 
-    def _live(self) -> Connection:
-        if self._connection is None:
-            raise NotReset("this session has no episode; reset it first")
-        return self._connection
+def _chosen(split: str | None, index: int | None, seed: int | None) -> dict[str, Any]:
+    chosen = {"split": split, "index": index, "seed": seed}
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "call_tool", "tool_name": name, "arguments": arguments}
+
+
+def _tools(seen: Observation) -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = (seen.model_extra or {})["tools"]
+    return tools

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_env.client._openenv import Policy, Site
+from agent_env.client._policy import Policy
+from agent_env.client._site import Site
 from agent_env.client.session import Session
 from agent_env.errors import AtCapacity, EpisodeFailed, SessionError, ToolError, WrongSplit
 from agent_env.training._functions import tool_function

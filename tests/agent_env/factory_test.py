@@ -61,9 +61,9 @@ def public(environment: Environment) -> list[str]:
 
 def test_a_factory_opens_nothing_until_the_first_reset(env: AgentEnv) -> None:
     one = env.factory_for("train", "eval")()
-    assert one._session._connection is None
+    assert one._session.id is None
     one.reset(split="eval", index=0, prompt=[{"role": "user", "content": "x"}], other=1)
-    assert one._session._connection is not None
+    assert one._session.id is not None
 
 
 def test_only_the_tools_are_public_and_the_class_has_the_bundles_name(env: AgentEnv) -> None:
@@ -173,10 +173,10 @@ def test_a_factory_is_picklable_and_builds_its_class_anew(env: AgentEnv) -> None
 def test_one_session_serves_one_environments_rollouts(env: AgentEnv) -> None:
     one = env.factory_for("eval")()
     one.reset(split="eval", index=0)
-    connection = one._session._connection
+    connection = one._session._wire._connection
     for n in range(100):
         assert one.reset(split="eval", index=0, seed=n) == f" Seed {n}."
-    assert one._session._connection is connection
+    assert one._session._wire._connection is connection
 
 
 def test_a_rollout_that_ends_without_a_commit_is_scored_as_it_stands(env: AgentEnv) -> None:

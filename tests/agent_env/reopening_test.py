@@ -8,50 +8,90 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent_env.client._openenv import PROBE_S, Policy, Site, Visitor, reopened
-from agent_env.errors import AtCapacity, ProtocolError, ServerDown, SessionError, SessionLost
+from agent_env.client._dial import Address
+from agent_env.client._frames import Refusal
+from agent_env.client._openenv import Call, reopened
+from agent_env.client._policy import PROBE_S, Policy
+from agent_env.client._site import Site, Visitor, Waits
+from agent_env.client._talk import Command, Cut, Open, Pause, Talk
+from agent_env.errors import AtCapacity, JournalFull, ProtocolError, ServerDown
 
 SEEDS = Policy(patience=4.0, reset_timeout=60.0, waits_for_server=True)
 OLD = Policy(patience=4.0, reset_timeout=60.0, waits_for_server=False)
 
 
+Fault = Callable[[float], Exception | None]
+
+
+def known_site(url: str = "http://127.0.0.1:1") -> Site:
+    """One that has answered, and that no other test waits for."""
+    site = Site(Address(url))
+    site.answered, site.waits = True, Waits()
+    return site
+
+
 @dataclass
 class World:
-    """A clock that moves by sleeping, and a server in a state."""
+    """A clock that moves by pausing, and a server in a state."""
 
-    fails_with: Callable[[float], SessionError | None]
-    site: Site = field(default_factory=lambda: Site("http://127.0.0.1:1"))
+    fails_with: Fault
+    site: Site = field(default_factory=known_site)
     now: float = 1000.0
     connects: list[float] = field(default_factory=list)
 
     def reopen(self, policy: Policy, visitor: Visitor | None = None) -> str:
-        return reopened(
-            self._attempt,
+        call = Call(
+            visitor=visitor or Visitor(),
+            deadline=self.now + policy.call_s(policy.reset_timeout),
+            generation=0,
+            opened_at=self.now,
+        )
+        budget_s = policy.wait_s(ServerDown())
+        if self.site.waits.given_up(call.visitor, ServerDown, budget_s, self.now):
+            call.connect_s = PROBE_S
+        talk = reopened(
+            lambda: self._attempt(call),
+            call,
             self.site,
-            visitor or Visitor(),
             policy,
             clock=lambda: self.now,
-            sleep=self._sleep,
+            jitter=lambda: 0.5,
         )
+        return self._drive(talk)
 
-    def _attempt(self, connect_s: float) -> str:
-        self.connects.append(connect_s)
+    def _drive(self, talk: Talk[str]) -> str:
+        try:
+            command = next(talk)
+            while True:
+                command = self._carry_out(talk, command)
+        except StopIteration as end:
+            return str(end.value)
+
+    def _carry_out(self, talk: Talk[str], command: Command) -> Command:
+        if isinstance(command, Pause):
+            assert command.seconds > 0
+            self.now += command.seconds
+            return talk.send(None)
         error = self.fails_with(self.now)
-        if error is not None:
-            raise error
-        return "open"
+        return talk.send("open") if error is None else talk.throw(error)
 
-    def _sleep(self, seconds: float) -> None:
-        assert seconds > 0
-        self.now += seconds
+    def _attempt(self, call: Call) -> Talk[str]:
+        self.connects.append(call.connect_s)
+        result: str = yield Open({}, call.connect_s)
+        self.site.waits.over(ServerDown, AtCapacity)
+        return result
 
 
-def down(until: float = float("inf")) -> Callable[[float], SessionError | None]:
+def down(until: float = float("inf")) -> Fault:
     return lambda now: ServerDown("refused") if now < until else None
 
 
-def busy(until: float = float("inf")) -> Callable[[float], SessionError | None]:
-    return lambda now: AtCapacity("full") if now < until else None
+def full() -> Refusal:
+    return Refusal(AtCapacity("full"), {"code": "CAPACITY_REACHED"})
+
+
+def busy(until: float = float("inf")) -> Fault:
+    return lambda now: full() if now < until else None
 
 
 def test_a_refusing_server_is_waited_for_as_long_as_a_reset_may_take() -> None:
@@ -93,16 +133,16 @@ def test_a_busy_server_is_waited_for_briefly(policy: Policy) -> None:
 
 
 def test_a_server_that_comes_back_full_costs_both_waits_and_no_more() -> None:
-    world = World(lambda now: ServerDown("refused") if now < 1030 else AtCapacity("full"))
+    world = World(lambda now: ServerDown("refused") if now < 1030 else full())
     with pytest.raises(AtCapacity):
         world.reopen(SEEDS)
     assert 1034.0 <= world.now < 1036.0
 
 
 def test_a_server_that_accepts_and_cuts_off_is_restarting() -> None:
-    world = World(lambda now: SessionLost("cut") if now < 1005 else None)
+    world = World(lambda now: Cut(None, "cut") if now < 1005 else None)
     assert world.reopen(SEEDS) == "open"
-    world = World(lambda _: SessionLost("cut"))
+    world = World(lambda _: Cut(None, "cut"))
     with pytest.raises(ServerDown, match="cut"):
         world.reopen(OLD)
 
@@ -153,8 +193,80 @@ def test_a_server_that_answered_is_waited_for_afresh() -> None:
     assert world.now == pytest.approx(1120.0)
 
 
+def test_a_wait_is_as_long_as_its_own_policy_says_whoever_began_it() -> None:
+    short = Policy(patience=0.1, reset_timeout=5.0, waits_for_server=True)
+    world = World(down())
+    with pytest.raises(ServerDown):
+        world.reopen(short)
+    assert world.now == pytest.approx(1005.0)
+    with pytest.raises(ServerDown):
+        world.reopen(SEEDS)
+    assert world.now == pytest.approx(1060.0)
+
+
+def test_a_budget_ends_whatever_is_waited_for() -> None:
+    tight = Policy(patience=30.0, reset_timeout=60.0, waits_for_server=True, budget=7.0)
+    for fault in (down(), busy(), lambda _: Cut(None, "cut")):
+        world = World(fault)
+        with pytest.raises((ServerDown, AtCapacity)):
+            world.reopen(tight)
+        assert world.now == pytest.approx(1007.0)
+
+
+def test_a_full_journal_is_waited_out_at_the_servers_pace() -> None:
+    said = {"code": "EXECUTION_ERROR", "reason": "JOURNAL_FULL", "retry_after_s": 5}
+    world = World(lambda now: Refusal(JournalFull("full"), said) if now < 1012 else None)
+    assert world.reopen(SEEDS) == "open"
+    assert len(world.connects) == 4
+    world = World(lambda _: Refusal(JournalFull("full"), said))
+    with pytest.raises(JournalFull):
+        world.reopen(SEEDS)
+    assert world.now == pytest.approx(1124.0)
+
+
+def test_one_cut_connection_is_replaced_at_once() -> None:
+    faults = iter([Cut(None, "cut"), None])
+    world = World(lambda _: next(faults))
+    assert world.reopen(OLD) == "open"
+    assert world.now == 1000.0
+
+
+def test_before_a_first_session_nothing_is_waited_for_but_room() -> None:
+    site = known_site()
+    site.answered = False
+    world = World(down(until=1001.0), site=site)
+    with pytest.raises(ServerDown):
+        world.reopen(SEEDS)
+    assert world.now == 1000.0
+    world.fails_with = busy(until=1003.0)
+    assert world.reopen(SEEDS) == "open"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"patience": -1.0},
+        {"patience": float("inf")},
+        {"reset_timeout": 0.0},
+        {"step_timeout": float("nan")},
+        {"budget": -3.0},
+    ],
+)
+def test_a_time_that_can_not_be_is_refused_by_name(options: dict[str, float]) -> None:
+    good = {"patience": 1.0, "reset_timeout": 1.0, "step_timeout": 1.0}
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Policy(waits_for_server=True, **{**good, **options})
+
+
+def test_clients_of_one_address_share_its_waits() -> None:
+    one, other = Site(Address("http://127.0.0.1:1")), Site(Address("http://127.0.0.1:1"))
+    assert one.waits is other.waits
+    assert one.waits is not Site(Address("http://127.0.0.1:2")).waits
+
+
 def test_a_site_pickles_as_one_that_knows_nothing() -> None:
-    site = Site("http://127.0.0.1:1")
+    site = Site(Address("http://127.0.0.1:1", token="secret"))
     site.answered = True
     copy = pickle.loads(pickle.dumps(site))
-    assert (copy.url, copy.answered) == (site.url, False)
+    assert (copy.address, copy.answered) == (site.address, False)
+    assert "secret" not in repr(site.address)

@@ -1,0 +1,118 @@
+"""Where a server is and how it is reached: what both kinds of connection have in common."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from agent_env.client._talk import Cut
+from agent_env.errors import ProtocolError, ServerDown, SessionError, Unauthorized
+
+MAX_FRAME_BYTES = 100 * 2**20
+TOKEN_VARIABLE = "AGENT_ENV_TOKEN"  # noqa: S105 - the name of it
+GOODBYE = '{"type": "close"}'
+CLOSE_TIMEOUT_S = 1.0
+
+FAULTS = (OSError, InvalidHandshake, ConnectionClosed, EOFError)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server's address and what it takes to be let in."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, url: str, token: str | None = None) -> Address:
+        """Without a token, the one in AGENT_ENV_TOKEN. Raises ValueError for no such address."""
+        token = token or os.environ.get(TOKEN_VARIABLE) or None
+        if token is not None and not re.fullmatch(r"[!-~]+", token):
+            raise ValueError(f"the token ({TOKEN_VARIABLE}) has characters no header can carry")
+        return cls(_http_url(url), token)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    @property
+    def loopback(self) -> bool:
+        """True for an address of this machine, which no proxy must see."""
+        host = urlsplit(self.url).hostname or ""
+        with suppress(ValueError):
+            return ip_address(host).is_loopback
+        return host == "localhost"
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Trusts the system's authorities, or SSL_CERT_FILE's; None for a plain address."""
+        if not self.url.startswith("https:"):
+            return None
+        return _trusting(os.environ.get("SSL_CERT_FILE"))
+
+    def sessions(self, query: dict[str, str]) -> str:
+        """The address of its sessions."""
+        address = self.url.replace("http", "ws", 1) + "/ws"
+        return f"{address}?{urlencode(query)}" if query else address
+
+    def options(self, timeout_s: float) -> dict[str, Any]:
+        """How a connection is opened, whichever kind."""
+        return {
+            "additional_headers": self.headers,
+            "open_timeout": timeout_s,
+            "close_timeout": CLOSE_TIMEOUT_S,
+            # The server pings; each of our own waits has an end without it.
+            "ping_interval": None,
+            "compression": None,
+            "max_size": MAX_FRAME_BYTES,
+            "proxy": None if self.loopback else True,
+            "ssl": self.tls(),
+        }
+
+
+@cache
+def _trusting(_authorities: str | None) -> ssl.SSLContext:
+    # The library reads the variable by itself; it is named to notice when it changes.
+    return ssl.create_default_context()
+
+
+def refused(address: Address, error: Exception) -> SessionError:
+    """What a failed handshake means."""
+    if isinstance(error, InvalidStatus):
+        return refused_with(address, error.response.status_code, "/ws")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        message = f"{address.url}: {error.verify_message}; name its CA in SSL_CERT_FILE"
+        return ProtocolError(message)
+    return ServerDown(f"{address.url} can't be reached: {error}")
+
+
+def refused_with(address: Address, status: int, path: str) -> SessionError:
+    """What an HTTP status instead of an answer means."""
+    if status == 401:
+        wrong = "has another token than ours" if address.token else "wants a token"
+        return Unauthorized(f"{address.url} {wrong}: set {TOKEN_VARIABLE}, or give token=")
+    if status >= 500:
+        return ServerDown(f"{address.url} answers HTTP {status}")
+    return ProtocolError(f"{address.url} is no env server: HTTP {status} on {path}")
+
+
+def cut(error: Exception) -> Cut:
+    """What a connection that broke said last."""
+    code = error.rcvd.code if isinstance(error, ConnectionClosed) and error.rcvd else None
+    return Cut(code, str(error))
+
+
+def _http_url(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if scheme not in ("http", "https", "ws", "wss"):
+        raise ValueError(f"an env server's address begins with http://, not {url!r}")
+    return f"{scheme.replace('ws', 'http')}://{rest.rstrip('/').removesuffix('/ws')}"
