@@ -18,6 +18,9 @@ K = TypeVar("K", bound=Hashable)
 
 LEVEL = 0.95
 
+SLACK = 1e-9
+"""A reward this much below a threshold reaches it: sums of floats end at 0.9999999999999999."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
@@ -142,14 +145,19 @@ def rate(
     *,
     threshold: float,
 ) -> Rate:
-    """The mean over tasks of `pass_at` or `pass_all`; an attempt passes at `threshold`."""
+    """The mean over tasks of `pass_at` or `pass_all`; an attempt passes as `reaches` says."""
     rates = []
     for attempts in tasks.values():
         scored = [value for value in attempts if value is not None]
-        rates.append(of(len(scored), sum(value >= threshold for value in scored), k))
+        rates.append(of(len(scored), sum(reaches(each, threshold) for each in scored), k))
     known = [each for each in rates if each is not None]
     value = mean(known) if known else None
     return Rate(k=k, value=value, tasks=len(known), left_out=len(rates) - len(known))
+
+
+def reaches(value: float, threshold: float) -> bool:
+    """Whether it is at the threshold or above, give or take `SLACK`."""
+    return value >= threshold - SLACK
 
 
 def paired(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from agent_env.cli.evaluate import evaluate
+from agent_env.cli.results import compare, export, replay
 from agent_env.cli.serve import serve
 from agent_env.cli.tasks import tasks
 
@@ -25,3 +27,7 @@ main.command(
     }
 )(serve)
 main.command()(tasks)
+main.command("eval")(evaluate)
+main.command()(compare)
+main.command()(replay)
+main.command()(export)

@@ -160,6 +160,10 @@ def test_a_rate_leaves_out_tasks_with_too_few_scored_attempts() -> None:
     assert rate(pass_at, {"c": [None]}, 1, threshold=1.0).value is None
 
 
+def test_a_sum_of_floats_that_is_a_1_passes_as_one() -> None:
+    assert rate(pass_at, {"a": [0.1 * 3 + 0.7 - 2e-16, 0.999]}, 1, threshold=1.0).value == 0.5
+
+
 def test_pairs_are_compared_with_each_other_and_the_rest_is_counted() -> None:
     first: Rewards = {("a", 0): 0.0, ("a", 1): 0.5, ("b", 0): 1.0, ("c", 0): None, ("d", 0): 1.0}
     second: Rewards = {("a", 0): 1.0, ("a", 1): 0.5, ("b", 0): 0.5, ("c", 0): 1.0}

@@ -1,0 +1,1 @@
+"""Measuring a policy on a bundle: episodes played, written down line by line, and summed up."""

@@ -1,0 +1,125 @@
+"""What is to be measured, settled before anything is written or played."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from agent_env.bundle import Bundle, load_bundle
+from agent_env.client import AgentEnv
+from agent_env.errors import BundleError, TaskNotFound
+from agent_env.evaluation.history import tool_schema
+from agent_env.evaluation.results import Header
+from agent_env.types import TaskData, ToolSpec
+
+PATIENCE_S = 60.0
+"""For room on a server that somebody else uses too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a person asked for."""
+
+    target: str
+    """A server's address, or a bundle that is served for as long as it takes."""
+    split: str
+    policy: str
+    attempts: int = 1
+    tasks: int | None = None
+    """The first so many of the split; None is all of them."""
+    concurrency: int = 8
+    seed: int = 0
+    reward: str | None = None
+    max_calls: int = 64
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def remote(self) -> bool:
+        """True for a server's address."""
+        return "://" in self.target
+
+
+def open_env(request: Request) -> AgentEnv:
+    """The server that is asked for, started if it is a bundle.
+
+    Raises BundleError, TaskNotFound for a split that the bundle doesn't have, ServerDown.
+    """
+    if request.remote:
+        if request.reward is not None:
+            raise BundleError("--reward is the server's to know: give it to agent-env serve")
+        return AgentEnv(request.target, patience=PATIENCE_S)
+    bundle = load_bundle(request.target)
+    if request.split not in bundle.splits:
+        known = ", ".join(bundle.splits)
+        raise TaskNotFound(f"no split {request.split!r}; there are: {known}")
+    return AgentEnv.local(
+        request.target,
+        max_sessions=request.concurrency,
+        reward=request.reward,
+        patience=PATIENCE_S,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What will be played, and the header that says so."""
+
+    header: Header
+    tasks: tuple[TaskData, ...]
+    tools: tuple[ToolSpec, ...]
+
+
+def settle(request: Request, env: AgentEnv) -> Measurement:
+    """Ask the server for tasks, tools and hashes. Raises TaskNotFound, ServerDown."""
+    tools = tuple(env.tools(request.split))
+    tasks = tuple(env.tasks(request.split))
+    count = len(tasks) if request.tasks is None else request.tasks
+    if count > len(tasks):
+        raise TaskNotFound(f"--tasks {count}: the split {request.split} has {len(tasks)}")
+    owner = _owner(env, request.split)
+    header = Header(
+        env=owner,
+        bundle_hash=env.content_hashes[owner],
+        split=request.split,
+        tasks=count,
+        attempts=request.attempts,
+        policy=request.policy,
+        sampling=dict(request.sampling),
+        seed=request.seed,
+        reward=request.reward,
+        max_calls=request.max_calls,
+        tools=[tool_schema(spec) for spec in tools],
+        versions={"gpurun": _version("gpurun"), "python": platform.python_version()},
+    )
+    return Measurement(header=header, tasks=tasks[:count], tools=tools)
+
+
+def own_bundle(request: Request, header: Header) -> Bundle:
+    """The bundle with its tasks' data, also for a server's address.
+
+    Raises BundleError when it isn't installed here, or isn't the one that is served.
+    """
+    if not request.remote:
+        return load_bundle(request.target)
+    bundle = load_bundle(header.env)
+    if bundle.content_hash != header.bundle_hash:
+        raise BundleError(
+            f"the bundle {header.env} here is not the one that {request.target} serves"
+            f" ({bundle.content_hash[:8]}, {header.bundle_hash[:8]}): the expert would play others"
+        )
+    return bundle
+
+
+def _owner(env: AgentEnv, split: str) -> str:
+    names = list(env.content_hashes)
+    return names[0] if len(names) == 1 else str(env.rows(split)[0]["environment"])
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # a box runs the bare source tree
+        return "source"
