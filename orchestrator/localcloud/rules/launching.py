@@ -129,6 +129,7 @@ def _backend(stock: Any, rules: StrictRules) -> Any:
     ) -> Any:
         raw = base64.b64decode(str(user_data)) if user_data else b""
         _check_names(self, image_id, raw, k)
+        _check_groups(self, k)
         rules.life.check_launch(self, k["instance_type"], raw)
         zone = _zone(self, k)
         wanted = max(count, self.__dict__.pop("strict_max_count", count))
@@ -163,10 +164,37 @@ def _check_names(backend: Any, image_id: str, user_data: bytes, k: dict[str, Any
             )
 
 
-def _zone(backend: Any, k: dict[str, Any]) -> str:
-    subnet_id = k.get("subnet_id") or next(
+def _check_groups(backend: Any, k: dict[str, Any]) -> None:
+    """They are of the subnet's VPC, or of the default one where no subnet is named."""
+    subnet_id = _subnet_id(k)
+    vpc = backend.get_vpc(backend.get_subnet(subnet_id).vpc_id) if subnet_id else None
+    vpc = vpc or backend.get_default_vpc()
+    groups = [*k.get("security_group_ids", ()), *(g for nic in k["nics"] for g in _worn_by(nic))]
+    for group_id in groups:
+        group = backend.get_security_group_from_id(group_id)
+        if group is None:
+            message = f"The security group '{group_id}' does not exist"
+            raise EC2ClientError("InvalidGroup.NotFound", message)
+        if vpc and group.vpc_id != vpc.id:
+            raise EC2ClientError(
+                "InvalidParameter",
+                f"Security group {group_id} and subnet {subnet_id or f'of {vpc.id}'} belong to "
+                "different networks.",
+            )
+
+
+def _worn_by(nic: dict[str, Any]) -> list[str]:
+    return list(nic.get("Groups") or ())
+
+
+def _subnet_id(k: dict[str, Any]) -> str | None:
+    return k.get("subnet_id") or next(
         (nic["SubnetId"] for nic in k.get("nics", []) if "SubnetId" in nic), None
     )
+
+
+def _zone(backend: Any, k: dict[str, Any]) -> str:
+    subnet_id = _subnet_id(k)
     if subnet_id:
         return str(backend.get_subnet(subnet_id).availability_zone)
     return str(k.get("placement") or backend.region_name + "a")

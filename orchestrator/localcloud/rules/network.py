@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from moto.core.responses import ActionResult
 from moto.ec2.exceptions import DependencyViolationError, EC2ClientError
 from moto.ec2.models import EC2Backend
+from moto.ec2.responses.vpcs import VPCs
 
 from orchestrator.localcloud.rules.ending import holders, interfaces
 from orchestrator.localcloud.rules.patches import Patches
@@ -21,6 +23,7 @@ def install(patches: Patches, rules: StrictRules) -> None:
     patches.replace(EC2Backend, "delete_route_table", _route_table)
     patches.replace(EC2Backend, "delete_vpc_endpoints", lambda stock: _endpoints(stock, rules))
     patches.replace(EC2Backend, "describe_vpc_endpoints", lambda stock: _pruned(stock, rules))
+    patches.replace(VPCs, "delete_vpc_endpoints", _unsuccessful)
     patches.replace(EC2Backend, "describe_tags", _tags)
 
 
@@ -124,6 +127,23 @@ def _endpoints(stock: Any, rules: StrictRules) -> Any:
         _prune_endpoints(self, rules)
 
     return delete_vpc_endpoints
+
+
+def _unsuccessful(stock: Any) -> Any:
+    def delete_vpc_endpoints(self: Any) -> Any:
+        """A success that lists what it didn't do."""
+        asked = self._get_param("VpcEndpointIds", [])
+        unknown = [name for name in asked if name not in self.ec2_backend.vpc_end_points]
+        stock(self)
+        return ActionResult({"Unsuccessful": [_no_endpoint(name) for name in unknown]})
+
+    return delete_vpc_endpoints
+
+
+def _no_endpoint(name: str) -> dict[str, Any]:
+    message = f"The Vpc Endpoint Id '{name}' does not exist"
+    error = {"Code": "InvalidVpcEndpoint.NotFound", "Message": message}
+    return {"ResourceId": name, "Error": error}
 
 
 def _prune_endpoints(backend: Any, rules: StrictRules) -> None:

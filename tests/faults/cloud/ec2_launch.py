@@ -105,7 +105,10 @@ class Launching(Places):
         groups = list(nic.get("Groups") or asked.get("SecurityGroupIds") or ())
         for group in groups:
             if self._group(group).vpc_id != subnet.vpc_id:
-                raise Refused("InvalidGroup.NotFound", f"{group} isn't of {subnet.vpc_id}")
+                raise Refused(
+                    "InvalidParameter",
+                    f"Security group {group} and subnet {subnet.id} belong to different networks.",
+                )
         if (asked["InstanceType"], subnet.zone) not in offers_of(self._region.name):
             raise Refused(
                 "Unsupported",

@@ -329,12 +329,18 @@ def test_zones_offer_types(account: TestAccount) -> None:
     assert [each["VCpuInfo"]["DefaultVCpus"] for each in types] == [4]
 
 
-def test_a_group_of_another_vpc_is_not_found(account: TestAccount, launch: Launch) -> None:
-    if account.name == "moto":
-        pytest.skip("moto takes any group")
-    elsewhere = build(account)
-    other = group(account, elsewhere.id, "elsewhere")
-    assert refusal(launch, SecurityGroupIds=[other]).startswith("Invalid")
+def test_a_group_of_another_vpc_is_refused(
+    account: TestAccount, launch: Launch, subnet: str
+) -> None:
+    other = group(account, build(account).id, "elsewhere")
+    assert refusal(launch, SecurityGroupIds=[other]) == "InvalidParameter"
+    nic = {"DeviceIndex": 0, "SubnetId": subnet, "Groups": [other]}
+    assert refusal(launch, SubnetId=None, NetworkInterfaces=[nic]) == "InvalidParameter"
+
+
+def test_a_group_that_is_not_there_is_refused(account: TestAccount, launch: Launch) -> None:
+    nobody = {"SecurityGroupIds": ["sg-0123456789abcdef0"]}
+    assert refusal(launch, **nobody) == "InvalidGroup.NotFound"
 
 
 def test_a_key_that_was_imported_may_be_named(account: TestAccount, launch: Launch) -> None:

@@ -102,8 +102,6 @@ def test_a_deleted_endpoint_is_deleting_for_a_while(account: TestAccount) -> Non
 
 
 def test_an_endpoint_that_is_not_there_is_listed_as_not_deleted(account: TestAccount) -> None:
-    if account.name == "moto":
-        pytest.skip("moto calls it a success")
     answer = account.ec2.delete_vpc_endpoints(VpcEndpointIds=["vpce-0123456789abcdef0"])
     (failed,) = answer["Unsuccessful"]
     assert failed["ResourceId"] == "vpce-0123456789abcdef0"
