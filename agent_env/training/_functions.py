@@ -11,8 +11,10 @@ import keyword
 from collections.abc import Callable
 from typing import Any, Literal
 
-from agent_env.errors import BundleError
+from agent_env.errors import BundleError, ToolError
 from agent_env.types import RESERVED_TOOLS, ToolSpec
+
+_ENDED = "The episode has ended."
 
 _BASIC: dict[str, Any] = {
     "string": str,
@@ -46,6 +48,19 @@ def tool_function(spec: ToolSpec, call: Callable[[Any, str, dict[str, Any]], str
     } | {"return": str}
     method.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect.signature
     return method
+
+
+def tool_text(reply: dict[str, Any]) -> str:
+    """What a tool's reply says to the model. Raises ToolError."""
+    if reply.get("error"):
+        raise ToolError(str(reply["error"]["message"]))
+    result = reply.get("result")
+    if not isinstance(result, dict):
+        return _ENDED if result is None else str(result)
+    for name in ("data", "prompt"):
+        if result.get(name) is not None:
+            return str(result[name])
+    return "\n".join(str(part.get("text", "")) for part in result.get("content") or [])
 
 
 def annotation(schema: dict[str, Any]) -> Any:

@@ -3,13 +3,15 @@
 TRL builds an environment once and resets it for every rollout, so it holds its session across
 rollouts. It treats an exception in `reset` as the end of the run, and `None` from `get_reward` as
 a rollout to leave out; hence: what the infrastructure did is unscored, never 0, and never raised
-once a session has worked.
+once a session has worked. A server that restarts in mid-episode costs time: its sessions go on.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +19,7 @@ from agent_env.client._policy import Policy
 from agent_env.client._site import Site
 from agent_env.client.session import Session
 from agent_env.errors import AtCapacity, EpisodeFailed, SessionError, ToolError, WrongSplit
-from agent_env.training._functions import tool_function
+from agent_env.training._functions import tool_function, tool_text
 from agent_env.types import END_TURN, Observation, ToolSpec
 
 _log = logging.getLogger(__name__)
@@ -39,6 +41,8 @@ class Rollout:
     tool_calls: int = 0
     tool_failures: int = 0
     reopened: int = 0
+    continued: int = 0
+    """Calls in mid-episode that went on over another connection."""
     waited_s: float = 0.0
 
 
@@ -60,9 +64,9 @@ class Environment:
         mistakes to be heard at once. Later ones leave the rollout unscored.
         """
         self._rollout, self._settled = Rollout(started=True), False
-        reopened, waited_s = self._session.reopened, self._session.waited_s
         try:
-            observation = self._session.reset(**self._factory.chosen(row))
+            with self._counted():
+                observation = self._session.reset(**self._factory.chosen(row))
         except SessionError as error:
             never = not self._factory.site.answered
             mistake = isinstance(error, AtCapacity | WrongSplit)
@@ -70,9 +74,6 @@ class Environment:
                 raise
             self._lose(error)
             return None
-        finally:
-            self._rollout.reopened = self._session.reopened - reopened
-            self._rollout.waited_s = self._session.waited_s - waited_s
         if observation.done:
             self._lose(observation.metadata.get("error"))
         appended: str | None = observation.metadata.get("appended")
@@ -90,7 +91,9 @@ class Environment:
             raise ToolError("the episode has ended; there is nothing more to do")
         rollout.tool_calls += 1
         try:
-            return self._read(self._session.call_tool(name, arguments))
+            with self._counted():
+                observation = self._session.call_tool(name, arguments)
+            return self._read(observation)
         except SessionError as error:
             self._lose(error)
             raise
@@ -101,17 +104,16 @@ class Environment:
     def _read(self, observation: Observation) -> str:
         """The text for the model. Raises ToolError, and EpisodeFailed for a broken episode."""
         rollout, metadata = self._rollout, observation.metadata
+        if observation.reward is not None and not math.isfinite(observation.reward):
+            raise EpisodeFailed(f"the environment's reward is {observation.reward}")
+        if observation.done or not self._factory.turns:
+            rollout.reward = observation.reward
         if observation.done:
             rollout.done = True
-            rollout.reward = observation.reward
             rollout.scores = metadata.get("scores", {})
             if metadata.get("status") == "error":
                 raise EpisodeFailed(str(metadata.get("error")))
-        reply = observation.model_extra or {}
-        if reply.get("error"):
-            raise ToolError(reply["error"]["message"])
-        result = reply.get("result") or {}
-        return str(result.get("data", result.get("prompt", "The episode has ended.")))
+        return tool_text(observation.model_extra or {})
 
     def _settle(self) -> Rollout:
         """End an episode that the model left open, and count the rollout; once per rollout."""
@@ -119,17 +121,35 @@ class Environment:
         if self._settled:
             return rollout
         self._settled = True
-        for _ in range(MAX_TURNS):
-            if rollout.done or rollout.lost is not None:
-                break
-            try:
-                self._read(self._session.call_tool(END_TURN, {"response": ""}))
-            except (SessionError, ToolError) as error:
-                self._lose(error)
-        else:
-            self._lose(f"the task asked for more than {MAX_TURNS} turns")
+        if self._factory.turns:
+            self._end_turns(rollout)
         self._unscored += rollout.reward is None
         return rollout
+
+    def _end_turns(self, rollout: Rollout) -> None:
+        for _ in range(MAX_TURNS):
+            if rollout.done or rollout.lost is not None:
+                return
+            try:
+                with self._counted():
+                    observation = self._session.call_tool(END_TURN, {"response": ""})
+                self._read(observation)
+            except (SessionError, ToolError) as error:
+                self._lose(error)
+        if not rollout.done and rollout.lost is None:
+            self._lose(f"the task asked for more than {MAX_TURNS} turns")
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """What the session goes through in the block is the rollout's."""
+        session, rollout = self._session, self._rollout
+        reopened, continued, waited_s = session.reopened, session.continued, session.waited_s
+        try:
+            yield
+        finally:
+            rollout.reopened += session.reopened - reopened
+            rollout.continued += session.continued - continued
+            rollout.waited_s += session.waited_s - waited_s
 
     def _lose(self, why: object) -> None:
         self._rollout.lost = str(why)
@@ -153,6 +173,8 @@ class Factory:
         self.splits = tuple(splits)
         self.site = site
         self.policy = policy
+        self.turns = any(tool.name == END_TURN for tool in self.tools)
+        """Whether a model's turn can be ended for it; else the last reward it was told counts."""
         self._class = environment_class(name, self.tools)
 
     def __call__(self) -> Environment:
@@ -200,7 +222,8 @@ def metrics(
     """A `reward_funcs` entry that only logs; the reward stays the environments' own.
 
     For each batch: the share of unscored rollouts, tool calls and failed ones per rollout, the
-    seconds spent waiting and the sessions reopened, in all, and the mean of each score by id.
+    seconds spent waiting, sessions reopened and calls that went on over another connection,
+    in all, and the mean of each score by id.
     """
     rollouts = [env._settle() for env in environments if isinstance(env, Environment)]
     if rollouts:
@@ -208,6 +231,7 @@ def metrics(
         log_metric("env/tool_calls", _mean([float(r.tool_calls) for r in rollouts]))
         log_metric("env/tool_failures", _mean([float(r.tool_failures) for r in rollouts]))
         log_metric("env/reopened", float(sum(r.reopened for r in rollouts)))
+        log_metric("env/continued", float(sum(r.continued for r in rollouts)))
         log_metric("env/waited_s", sum(r.waited_s for r in rollouts))
     for score in sorted({name for rollout in rollouts for name in rollout.scores}):
         values = [rollout.scores[score] for rollout in rollouts if score in rollout.scores]
