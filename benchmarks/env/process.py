@@ -31,7 +31,10 @@ class Server:
         self.url = f"http://127.0.0.1:{port}"
         began = time.monotonic()
         self._process = subprocess.Popen(
-            [*command, "--port", str(port)], cwd=cwd, stderr=subprocess.DEVNULL
+            [*command, "--port", str(port)],
+            cwd=cwd,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         try:
             while not self._healthy():

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks.env import kinds
-from benchmarks.env.load import ADD, Player, dial, players
+from benchmarks.env.load import ADD, Player, dial
 from benchmarks.env.process import Server
 from benchmarks.measure import Measure
 
@@ -30,8 +30,8 @@ def measures(folder: Path) -> tuple[list[Measure], str]:
 
 async def _killed(journal: Path) -> float:
     with kinds.ours(journal) as server:
-        made = await players(server, SESSIONS)
-        names = [await _named(player, f"session-{n:04}") for n, player in enumerate(made)]
+        names = [f"session-{number:04}" for number in range(SESSIONS)]
+        made = [await _named(server, name) for name in names]
         await asyncio.gather(*(player.steps(ADD, STEPS) for player in made))
         server.kill()
         with kinds.ours(journal, port=server.port) as again:
@@ -39,9 +39,11 @@ async def _killed(journal: Path) -> float:
     return statistics.quantiles(times, n=20)[-1]
 
 
-async def _named(player: Player, name: str) -> str:
+async def _named(server: Server, name: str) -> Player:
+    """A session has the id of its first episode."""
+    player = await dial(server)
     await player.reset(episode_id=name)
-    return name
+    return player
 
 
 async def _revived(server: Server, name: str) -> float:

@@ -10,6 +10,8 @@ from agent_env import Bundle, Task, TaskData, tool
 class Tally(Task):
     """A number that grows."""
 
+    quick = True
+
     def reset(self, seed: int | None) -> str | None:  # noqa: ARG002
         self.total = 0
         return None
