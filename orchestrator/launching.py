@@ -1,5 +1,7 @@
 """Building a run's place in the account, launching its boxes there, and arming each at once.
 
+A box's guard is made before the box, and its instance's own switch right after it.
+
 Every try is written down before it is made. A try whose answer never came is made again, first
 of all and with the same ClientToken, so that what it may have made is found before anything new.
 """
@@ -45,6 +47,8 @@ class Ground:
     net: network.Network
     profile: str
     key: str
+    kill_role: str
+    """ARN."""
 
 
 @dataclass
@@ -85,23 +89,25 @@ class Launcher:
             self.record.bucket,
             secret_sources(self.record.plan, self.record.run_id).values(),
         )
-        role.ensure_kill_role(self.session, self.tags)
+        kill_role = role.ensure_kill_role(self.session, self.tags)
         dead_letters.ensure_queue(self.session, self.tags)  # a refusal must not cost a box
         announce()
         keys.ensure_key_pair(self.session, self.tags, self._public_key)
-        return Ground(net, profile, f"gpurun-{self.record.run_id}")
+        return Ground(net, profile, f"gpurun-{self.record.run_id}", kill_role)
 
     def launch(self, box: PlannedBox, attempt: int, ground: Ground) -> None:
         """Launch and arm one attempt of a box, unless building took until its time was over.
 
         Raises:
             CapacityError, QuotaError, LaunchError: it could not be launched.
-            ApiError: no answer, or it could not be armed and is ended.
+            ApiError: no answer; its guard could not be made, and nothing is launched; or it
+                could not be armed and is ended.
         """
         if self.clock.now() >= box.drain_at:
             return
         again = f", attempt {attempt}" if attempt > 1 else ""
         self.on_step(f"launching {box.name} ({box.instance}{again})")
+        schedules.ensure_guard(self.session, self.tags, box.name, box.cloud_at, ground.kill_role)
         request = self._request(box, attempt, ground)
         tries = self._tries(box, attempt)
         last_try = (tries[-1].instance_type or "", tries[-1].zone or "") if tries else None
@@ -154,14 +160,19 @@ class Launcher:
         arn = role.ensure_kill_role(self.session, self.tags)
         schedules.ensure_kill(self.session, self.tags, box.box, box.instance_id, at, arn)
 
+    def _ensure_guard(self, box: BoxRecord) -> None:
+        at = self.record.plan.box(box.box).cloud_at
+        arn = role.ensure_kill_role(self.session, self.tags)
+        schedules.ensure_guard(self.session, self.tags, box.box, at, arn)
+
     def arm_again(
         self, boxes: Sequence[BoxRecord], doubted: Collection[str] = frozenset()
     ) -> None:
-        """Make the kill schedule of each living box that somebody deleted.
+        """Make the guard and the kill schedule of each living box that somebody deleted.
 
-        A box has one schedule: that of a `doubted` one may name its twin, and is looked into.
+        The kill schedule of a `doubted` box may name its twin, and is looked into.
 
-        A box whose schedule can't be made now goes on: it still ends itself, and the next look
+        A box whose schedules can't be made now goes on: it still ends itself, and the next look
         tries again. Raises CloudError, CredentialsError.
         """
         alive = [box for box in boxes if box.alive and self._is_armed(box.instance_id)]
@@ -169,16 +180,22 @@ class Launcher:
             return
         there = schedules.find_kills(self.session, self.record.run_id)
         for box in alive:
-            late = self.clock.now() >= self.record.plan.box(box.box).cloud_at
-            missing = named(self.record.run_id, box.box) not in there
-            if late or not (missing or box.box in doubted):
+            if self.clock.now() >= self.record.plan.box(box.box).cloud_at:
                 continue
+            if schedules.guard_name(self.record.run_id, box.box) not in there:
+                self.on_step(f"the guard of {box.box} is gone; it is made again")
+                self._try_again(self._ensure_guard, box)
+            missing = named(self.record.run_id, box.box) not in there
             if missing:
                 self.on_step(f"the schedule that ends {box.box} is gone; it is made again")
-            try:
-                self._ensure_kill(box)
-            except ApiError as error:
-                self.on_step(f"it can't be made now: {error.message}")
+            if missing or box.box in doubted:
+                self._try_again(self._ensure_kill, box)
+
+    def _try_again(self, make: Callable[[BoxRecord], None], box: BoxRecord) -> None:
+        try:
+            make(box)
+        except ApiError as error:
+            self.on_step(f"it can't be made now: {error.message}")
 
     def _is_armed(self, instance_id: str) -> bool:
         events = self.log.read()

@@ -98,6 +98,7 @@ class Runner:
 
         Raises:
             GpurunError: a box could not be launched; what had been created is gone again.
+            ApiError: no answer; the run goes on from there when it is resumed.
         """
         if self._tearing_down():
             return
@@ -110,6 +111,11 @@ class Runner:
             self.finish()
             if not taken_down:
                 raise
+            return
+        except ApiError:
+            if not self._tearing_down():
+                raise
+            self.finish()  # `down` came meanwhile, and took what the launch needs
             return
         for box in self.instances():
             self.launcher.note(box)
@@ -208,6 +214,7 @@ class Runner:
         left = unseen_for(self.session, self.record, self.log.read(), self.clock.now())
         if not left:
             return False
+        self.books.note_ended(self.instances(), self.clock.now())  # of some EC2 tells no time
         seconds = left.total_seconds()
         self.on_step(f"looking again in {seconds:.0f} s, when AWS shows what was made last")
         self.clock.sleep(seconds)

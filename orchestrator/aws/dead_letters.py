@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.aws.refusals import boundary, code, is_missing, missing_is_fine
-from orchestrator.aws.tags import PREFIX, RunTags, as_map, named
+from orchestrator.aws.tags import GUARD_SUFFIX, PREFIX, RunTags, as_map, named
 from orchestrator.aws.waits import PROPAGATION_S
 
 if TYPE_CHECKING:
@@ -151,13 +151,19 @@ def _letter(message: MessageTypeDef, run_id: str) -> Letter:
         for name, value in message.get("MessageAttributes", {}).items()
     }
     schedule = said.get("SCHEDULE_ARN", "").rpartition("/")[2]
-    box = schedule.removeprefix(f"{named(run_id)}-") or _instances(message)
-    return Letter(box, said.get("ERROR_MESSAGE") or said.get("ERROR_CODE") or "no reason given")
+    name = schedule.removeprefix(f"{named(run_id)}-") or _aimed_at(message)
+    reason = said.get("ERROR_MESSAGE") or said.get("ERROR_CODE") or "no reason given"
+    if name.endswith(GUARD_SUFFIX):
+        return Letter(name.removesuffix(GUARD_SUFFIX), f"its guard: {reason}")
+    return Letter(name, reason)
 
 
-def _instances(message: MessageTypeDef) -> str:
-    """The ids that the schedule's own input names."""
+def _aimed_at(message: MessageTypeDef) -> str:
+    """The ids that the schedule's own input names, or the box whose guard it is."""
     try:
-        return ", ".join(str(each) for each in json.loads(message["Body"])["InstanceIds"])
-    except (ValueError, KeyError, TypeError):
+        asked = json.loads(message["Body"])
+        if "Targets" in asked:
+            return f"{asked['Targets'][0]['Values'][0].rpartition('/')[2]}{GUARD_SUFFIX}"
+        return ", ".join(str(each) for each in asked["InstanceIds"])
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return "a box"

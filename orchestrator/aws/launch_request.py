@@ -10,12 +10,16 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws.images import Ami
 from orchestrator.aws.network import Network
-from orchestrator.aws.tags import RunTags, named
+from orchestrator.aws.tags import RunTags, guarded, named
 from orchestrator.errors import LaunchError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.literals import ResourceTypeType
+    from mypy_boto3_ec2.type_defs import TagSpecificationTypeDef
 
 USER_DATA_LIMIT = 16_384
 
@@ -118,17 +122,26 @@ def _parameters(
                 "DeleteOnTermination": True,
             }
         ],
-        "TagSpecifications": request.tags.spec(
-            "instance",
-            "volume",
-            "network-interface",
-            role="box",
-            name=named(request.tags.run_id, request.box),
-            box=request.box,
-            attempt=str(request.attempt),
-            price_per_hour=str(request.price_by_type[instance_type]),
-        ),
+        "TagSpecifications": [
+            *_tagged(request, instance_type, "instance", guard=True),
+            *_tagged(request, instance_type, "volume", "network-interface"),
+        ],
     }
+
+
+def _tagged(
+    request: LaunchRequest, instance_type: str, *kinds: ResourceTypeType, guard: bool = False
+) -> list[TagSpecificationTypeDef]:
+    run_id = request.tags.run_id
+    return request.tags.spec(
+        *kinds,
+        role="box",
+        name=named(run_id, request.box),
+        box=request.box,
+        attempt=str(request.attempt),
+        price_per_hour=str(request.price_by_type[instance_type]),
+        **({"guard": guarded(run_id, request.box)} if guard else {}),
+    )
 
 
 def _burst(request: LaunchRequest) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Two roles of a run: what a box may do (its own prefix, no deleting), and who may end it."""
+"""Two roles of a run: what a box may do (its own prefix, no deleting), and who may end it.
+
+The second serves the scheduler and the automation that a guard starts: a role of its own for the
+latter could do no less, as it is that which ends instances.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 BOX, KILL = "box", "kill"
+RUNBOOK = "AWS-TerminateEC2Instance"
+"""SSM's own automation that ends instances: the only one that the kill role may start."""
 # IAM lists by path, not by the beginning of a name.
 PATH = f"/{PREFIX}/"
 _POLICY = "gpurun"
@@ -56,10 +62,15 @@ def ensure_box_role(
 
 @boundary()
 def ensure_kill_role(session: Session, tags: RunTags) -> str:
-    """The role under which the scheduler terminates this run's boxes; its ARN is returned."""
+    """The role under which the scheduler, and SSM for it, end this run's boxes; its ARN."""
     name = named(tags.run_id, KILL)
     _ensure_role(session, name, tags, kill_trust(session), kill_policy(session, tags.run_id))
-    return f"arn:{session.partition}:iam::{session.account}:role{PATH}{name}"
+    return kill_role_arn(session, tags.run_id)
+
+
+def kill_role_arn(session: Session, run_id: str) -> str:
+    """What the run's kill role is called, whether it exists or not."""
+    return f"arn:{session.partition}:iam::{session.account}:role{PATH}{named(run_id, KILL)}"
 
 
 @boundary()
@@ -149,25 +160,28 @@ def _reading(session: Session, sources: list[str]) -> list[Document]:
 
 
 def kill_trust(session: Session) -> Document:
-    """Only this account's schedules of the default group in this region may take the role."""
-    group = (
-        f"arn:{session.partition}:scheduler:{session.region}:{session.account}"
-        ":schedule-group/default"
-    )
+    """Only this account's schedules of the default group, and the automations of its SSM."""
+    here = f"{session.region}:{session.account}"
+    group = f"arn:{session.partition}:scheduler:{here}:schedule-group/default"
+    executions = f"arn:{session.partition}:ssm:{here}:automation-execution/*"
+    own = {"aws:SourceAccount": session.account}
     return _document(
-        {
-            "Effect": "Allow",
-            "Principal": {"Service": "scheduler.amazonaws.com"},
-            "Action": "sts:AssumeRole",
-            "Condition": {
-                "StringEquals": {"aws:SourceAccount": session.account, "aws:SourceArn": group}
-            },
-        }
+        _trust("scheduler", {"StringEquals": {**own, "aws:SourceArn": group}}),
+        _trust("ssm", {"StringEquals": own, "StringLike": {"aws:SourceArn": executions}}),
     )
+
+
+def _trust(service: str, condition: Document) -> Document:
+    return {
+        "Effect": "Allow",
+        "Principal": {"Service": f"{service}.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+        "Condition": condition,
+    }
 
 
 def kill_policy(session: Session, run_id: str) -> Document:
-    """Terminate instances that carry this run's tag, say so if that fails, nothing else."""
+    """Terminate instances with this run's tag, by id or by SSM; say so if that fails; no more."""
     instances = f"arn:{session.partition}:ec2:{session.region}:{session.account}:instance/*"
     return _document(
         {
@@ -181,7 +195,39 @@ def kill_policy(session: Session, run_id: str) -> Document:
             "Action": "sqs:SendMessage",
             "Resource": dead_letters.queue_arn(session, run_id),
         },
+        *_guarding(session, run_id),
     )
+
+
+def _guarding(session: Session, run_id: str) -> list[Document]:
+    """Start the one runbook, lend it this role, and find the instances by their tag.
+
+    The runbook is AWS's own, so its ARNs have no account. IAM has asked about an
+    `automation-definition`, and now asks about the document and the execution that is to be.
+    """
+    place = f"arn:{session.partition}:ssm:{session.region}"
+    return [
+        {
+            "Effect": "Allow",
+            "Action": "ssm:StartAutomationExecution",
+            "Resource": [
+                f"{place}::automation-definition/{RUNBOOK}:*",
+                f"{place}::document/{RUNBOOK}",
+                f"{place}:{session.account}:automation-execution/*",
+            ],
+        },
+        {
+            "Effect": "Allow",
+            "Action": "iam:PassRole",
+            "Resource": kill_role_arn(session, run_id),
+            "Condition": {"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}},
+        },
+        {
+            "Effect": "Allow",
+            "Action": ["ec2:DescribeInstances", "ec2:DescribeInstanceStatus", "tag:GetResources"],
+            "Resource": "*",
+        },
+    ]
 
 
 def _ensure_role(

@@ -1,20 +1,23 @@
-"""The cloud's own kill switch: one schedule per instance that terminates it at an absolute time.
+"""The cloud's own kill switches, at an absolute time: a box's guard, and one of each instance.
 
-It works with the controller dead and the box wedged. A schedule needs the instance's id, so it can
-only follow the launch; the caller ends a box whose schedule can't be made.
+They work with the controller dead and the box wedged. The guard is there before the box: it has
+SSM Automation end what then carries the box's tag. The instance's own schedule asks nobody but
+EC2, but needs the id, so it can only follow the launch; the caller ends a box that can't have one.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from orchestrator.aws import dead_letters
 from orchestrator.aws.refusals import boundary, code, is_missing, is_not_known_yet
 from orchestrator.aws.removal import remove
-from orchestrator.aws.tags import PREFIX, REAPER, RunTags, named
+from orchestrator.aws.role import RUNBOOK
+from orchestrator.aws.tags import GUARD, GUARD_SUFFIX, PREFIX, REAPER, RunTags, guarded, named
 from orchestrator.aws.waits import PROPAGATION_S
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from orchestrator.aws.session import Session
 
 GROUP = "default"
+_END, _AUTOMATION = "ec2:terminateInstances", "ssm:startAutomationExecution"
 _AT = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
 # The longest that the scheduler retries a target: a day, 185 times.
 _RETRIES = 185
@@ -46,10 +50,48 @@ def ensure_kill(
     Raises:
         ApiError: it can't be made: end the box at once.
     """
-    name = named(tags.run_id, box)
+    asked = {"InstanceIds": [instance_id]}
+    _ensure(session, tags, named(tags.run_id, box), at, _END, asked, role_arn)
+
+
+@boundary()
+def ensure_guard(session: Session, tags: RunTags, box: str, at: datetime, role_arn: str) -> None:
+    """At `at` (aware), terminate every instance that carries the box's tag by then.
+
+    Needs no instance, so it can be made before the first launch. The role also does the
+    automation's work. SSM refuses a second tag, so the tag's value is the box's alone.
+
+    Raises:
+        ApiError: it can't be made: launch nothing.
+    """
+    asked = {
+        "DocumentName": RUNBOOK,
+        "TargetParameterName": "InstanceId",
+        "Targets": [{"Key": f"tag:{GUARD}", "Values": [guarded(tags.run_id, box)]}],
+        "Parameters": {"AutomationAssumeRole": [role_arn]},
+        "MaxConcurrency": "100%",
+        "MaxErrors": "100%",
+    }
+    _ensure(session, tags, guard_name(tags.run_id, box), at, _AUTOMATION, asked, role_arn)
+
+
+def guard_name(run_id: str, box: str) -> str:
+    """What a box's guard is called; its instance's own schedule is `named(run_id, box)`."""
+    return named(run_id, f"{box}{GUARD_SUFFIX}")
+
+
+def _ensure(
+    session: Session,
+    tags: RunTags,
+    name: str,
+    at: datetime,
+    action: str,
+    asked: Mapping[str, object],
+    role_arn: str,
+) -> None:
     expression = f"at({at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})"
     letters = dead_letters.ensure_queue(session, tags)
-    target = _target(session, instance_id, role_arn, letters)
+    target = _target(session, action, asked, role_arn, letters)
     present = _get(session, name)
     if present and _is_same(present, expression, target):
         return
@@ -62,7 +104,7 @@ def ensure_kill(
 
 @boundary()
 def find_kills(session: Session, run_id: str | None = None) -> list[str]:
-    """Names of the run's schedules, or of all runs' in this region."""
+    """Names of the run's schedules, guards too, or of all runs' in this region."""
     prefix = f"{named(run_id)}-" if run_id else f"{PREFIX}-"
     pages = (
         session.client("scheduler")
@@ -88,11 +130,13 @@ def delete_kills(session: Session, run_id: str) -> None:
         remove(session, session.client("scheduler").delete_schedule, Name=name, GroupName=GROUP)
 
 
-def _target(session: Session, instance_id: str, role_arn: str, letters_arn: str) -> TargetTypeDef:
+def _target(
+    session: Session, action: str, asked: Mapping[str, object], role_arn: str, letters_arn: str
+) -> TargetTypeDef:
     return {
-        "Arn": f"arn:{session.partition}:scheduler:::aws-sdk:ec2:terminateInstances",
+        "Arn": f"arn:{session.partition}:scheduler:::aws-sdk:{action}",
         "RoleArn": role_arn,
-        "Input": json.dumps({"InstanceIds": [instance_id]}),
+        "Input": json.dumps(asked),
         "RetryPolicy": {
             "MaximumRetryAttempts": _RETRIES,
             "MaximumEventAgeInSeconds": _RETRY_FOR_S,

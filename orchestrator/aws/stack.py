@@ -104,7 +104,9 @@ def _unconfirmed(
 def _switch(session: Session, run_id: str, box: BoxRecord) -> str:
     """When the cloud ends it by itself."""
     try:
-        at = schedules.fires_at(session, named(run_id, box.box))
+        at = schedules.fires_at(session, named(run_id, box.box)) or schedules.fires_at(
+            session, schedules.guard_name(run_id, box.box)
+        )
     except GpurunError:
         return "the cloud's switch can't be seen either: it fires at the run's last deadline"
     if at is None:

@@ -26,6 +26,10 @@ RUN = f"{PREFIX}:run"
 ROLE = f"{PREFIX}:role"
 BOX = f"{PREFIX}:box"
 ATTEMPT = f"{PREFIX}:attempt"
+GUARD = f"{PREFIX}:guard"
+"""Of instances only: what a box's guard ends. SSM takes one tag: its value names run and box."""
+GUARD_SUFFIX = ".tag"
+"""Of the name of a box's guard: no box's name has a dot, so it is never another box's schedule."""
 OWNER = f"{PREFIX}:owner"
 EXPIRES_AT = f"{PREFIX}:expires-at"
 BUCKET = f"{PREFIX}:bucket"
@@ -54,6 +58,11 @@ def checked(run_id: str) -> str:
 def named(run_id: str, part: str = "") -> str:
     """`gpurun-<run>` or `gpurun-<run>-<part>`: for the kinds that have names but no tags."""
     return f"{PREFIX}-{checked(run_id)}-{part}" if part else f"{PREFIX}-{checked(run_id)}"
+
+
+def guarded(run_id: str, box: str) -> str:
+    """The value of the guard's tag: of all attempts of the box, and of nothing else."""
+    return f"{checked(run_id)}/{box}"
 
 
 def of_run(run_id: str, **more: str) -> list[FilterTypeDef]:

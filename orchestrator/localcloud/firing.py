@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -20,10 +20,9 @@ import boto3
 from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from moto.ec2.models import ec2_backends
 from moto.scheduler.models import scheduler_backends
 
-from orchestrator.localcloud import policy
+from orchestrator.localcloud import policy, rights
 from orchestrator.localcloud.rules import identity
 from orchestrator.localcloud.rules.scheduling import due_at, universal_target
 
@@ -96,23 +95,17 @@ class Firing:
         service, operation = universal_target(due.schedule.target["Arn"])
         arguments = json.loads(due.schedule.target.get("Input") or "{}")
         with self._lock:
-            self._check_role(due, service, operation, arguments)
+            asks = rights.asked(due.account, due.region, f"{service}:{operation}", arguments)
+            self._check_role(due, asks)
         client = self._client(service, due.region)
         getattr(client, xform_name(operation))(**arguments)
 
-    def _check_role(
-        self, due: Due, service: str, operation: str, arguments: dict[str, Any]
-    ) -> None:
+    def _check_role(self, due: Due, asks: Iterable[rights.Ask]) -> None:
         arn = due.schedule.target["RoleArn"]
         role = identity.role_by_arn(due.account, due.region, arn)
         if role is None:
             raise AccessRefused(f"no role {arn}")
-        backend = ec2_backends[due.account][due.region]
-        for instance_id in arguments.get("InstanceIds", ["*"]):
-            resource = f"arn:aws:ec2:{due.region}:{due.account}:instance/{instance_id}"
-            tags = backend.tags.get(instance_id, {})
-            context = {f"aws:ResourceTag/{name}": value for name, value in tags.items()}
-            action = f"{service}:{operation}"
+        for action, resource, context in asks:
             if not policy.allows(policy.documents_of(role), action, resource, context):
                 raise AccessRefused(f"{arn} doesn't allow {action} on {resource}")
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from moto import mock_aws
 
 from orchestrator.localcloud.rules import (
+    automation,
     buckets,
     ending,
     functions,
@@ -44,6 +45,7 @@ def enforce(rules: StrictRules) -> Patches:
     queues.install(patches, rules)
     quotas.install(patches, rules)
     scheduling.install(patches, rules)
+    automation.install(patches, rules)
     times.install(patches, rules)
     return patches
 

@@ -88,6 +88,13 @@ def _schedules_first() -> Iterator[None]:
 
 
 @contextmanager
+def _no_schedules() -> Iterator[None]:
+    guard: Any = mock.patch.object(schedules, "ensure_guard")
+    with mock.patch.object(schedules, "ensure_kill"), guard:
+        yield
+
+
+@contextmanager
 def _manifest_before_blobs() -> Iterator[None]:
     """The newest entry's blob is named before it is there."""
     real = commits.Commits.commit
@@ -188,8 +195,15 @@ BUGS = (
     ),
     Bug(
         "no kill schedule is made",
-        lambda: mock.patch.object(schedules, "ensure_kill"),
+        _no_schedules,
         enforcers=Enforcers(controller=False, box=False),
+    ),
+    Bug(
+        "the guard names another tag",
+        lambda: mock.patch.object(schedules, "guarded", return_value="another/box"),
+        kinds=(Kind.GONE_AFTER,),
+        operations=("run_instances",),
+        enforcers=Enforcers(box=False),
     ),
     Bug(
         "the worst case is priced at the first choice of type",

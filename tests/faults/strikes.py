@@ -7,7 +7,6 @@ scheduler that is out of order.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -54,8 +53,6 @@ class Strikes:
     watch_calls: bool = False
     calls: list[Seen] = field(default_factory=list)
     struck: list[Fault] = field(default_factory=list)
-    armed: set[str] = field(default_factory=set)
-    """Instances for which a kill schedule was made."""
     renewed: bool = True
     refusing: dict[str, float] = field(default_factory=dict)
     """Boxes to which S3 says no, until when (true epoch seconds)."""
@@ -109,8 +106,6 @@ class Strikes:
         if self.watch_calls:
             self._mark_effective(actor, operation, nth)
         self._check_clean(actor, operation, parameters)
-        if operation in ("create_schedule", "update_schedule"):
-            self.armed |= set(json.loads(parameters["Target"]["Input"])["InstanceIds"])
         fault = self._by_call.get((actor, operation, nth))
         if fault is None or fault in self.struck or fault.kind not in _AFTER:
             return

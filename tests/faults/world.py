@@ -39,6 +39,7 @@ SERVICES = (
 )
 CONTROLLER_ATTEMPTS, BOX_ATTEMPTS = 6, 4
 BOOT_S, SHUTDOWN_S, LINGER_S, PROPAGATION_S = 40.0, 30.0, 45.0, 9.0
+AUTOMATION_S = 45.0
 ALIVE = ("pending", "running", "stopping", "stopped")
 
 
@@ -74,6 +75,7 @@ class World:
             linger_s=LINGER_S,
             profile_delay_s=PROPAGATION_S,
             role_delay_s=PROPAGATION_S,
+            automation_s=AUTOMATION_S,
         )
         self.cloud = ModelCloud(self.time.now, self.rules, account=ACCOUNT, region=REGION)
         self.cloud.on_launch, self.cloud.on_end = self._launched, self._ended
@@ -88,11 +90,6 @@ class World:
     def folder(self) -> Path:
         """Where this life's files are, in memory where possible."""
         return Path(self._folder.name)
-
-    @property
-    def unarmed(self) -> set[str]:
-        """Instances that never had a kill schedule: the controller died in between."""
-        return set(self.cloud.instances) - self.strikes.armed
 
     def box(self, name: str) -> Machine:
         """The newest machine of a box."""

@@ -14,12 +14,14 @@ from botocore.exceptions import UnknownServiceError
 from moto.scheduler.exceptions import ValidationException
 from moto.scheduler.models import EventBridgeSchedulerBackend
 from moto.scheduler.responses import EventBridgeSchedulerResponse
+from moto.ssm.exceptions import SSMException
 
-from orchestrator.localcloud.rules import identity
+from orchestrator.localcloud.rules import automation, identity
 from orchestrator.localcloud.rules.patches import Patches
 from orchestrator.localcloud.rules.settings import StrictRules
 
 SERVICE = "scheduler.amazonaws.com"
+AUTOMATION = ("ssm", "StartAutomationExecution")
 _AT = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
 _REPEATED = re.compile(r"(rate|cron)\([^()]+\)")
 _UNIVERSAL_TARGET = re.compile(r"arn:aws:scheduler:::aws-sdk:([a-z0-9-]+):([a-zA-Z0-9]+)")
@@ -114,8 +116,7 @@ def _check_time(expression: str, timezone: str, now: datetime) -> None:
 
 
 def _check_target(backend: Any, target: dict[str, Any], rules: StrictRules) -> None:
-    if not _FUNCTION.fullmatch(target["Arn"]):
-        universal_target(target["Arn"])
+    called = () if _FUNCTION.fullmatch(target["Arn"]) else universal_target(target["Arn"])
     role = identity.role_by_arn(backend.account_id, backend.region_name, target["RoleArn"])
     if role is None or not identity.can_be_assumed(role, SERVICE, rules):
         raise ValidationException(
@@ -123,6 +124,16 @@ def _check_target(backend: Any, target: dict[str, Any], rules: StrictRules) -> N
             "role."
         )
     try:
-        json.loads(target.get("Input") or "{}")
+        asked = json.loads(target.get("Input") or "{}")
     except ValueError as wrong:
         raise ValidationException("Target Input is not valid JSON.") from wrong
+    if called == AUTOMATION:
+        _check_automation(asked)
+
+
+def _check_automation(asked: dict[str, Any]) -> None:
+    """AWS looks at it only when it fires; a rehearsal must fail at once."""
+    try:
+        automation.checked(asked)
+    except SSMException as wrong:
+        raise ValidationException(f"{wrong.code}: {wrong.message}") from wrong

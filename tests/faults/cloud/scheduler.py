@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from orchestrator.localcloud import policy
+from tests.faults.cloud import automation
 from tests.faults.cloud.access import api_name, may_be_assumed
 from tests.faults.cloud.account import Account
 from tests.faults.cloud.ec2 import Ec2
 from tests.faults.cloud.refusal import Refused
 from tests.faults.cloud.service import Service
 from tests.faults.cloud.sqs import Sqs
+from tests.faults.cloud.ssm import Ssm
 from tests.faults.cloud.things import Json
 from tests.faults.cloud.timeline import Event
 
@@ -30,8 +32,10 @@ _REPEATED = re.compile(r"(rate|cron)\([^()]+\)")
 _TARGET = re.compile(r"arn:aws:scheduler:::aws-sdk:([a-z0-9-]+):([a-zA-Z0-9]+)")
 _READ_ONLY = ("describe", "get", "list", "head", "search", "query", "scan", "batchGet")
 _NAME = re.compile(r"[0-9a-zA-Z_.-]{1,64}")
-_TARGETS = {"ec2": Ec2, "sqs": Sqs}
+_TARGETS = {"ec2": Ec2, "sqs": Sqs, "ssm": Ssm}
+_AUTOMATION = ("ssm", "start_automation_execution")
 _LONGEST_PAUSE_S = 480
+Ask = tuple[str, str, dict[str, str]]
 
 
 @dataclass
@@ -137,7 +141,7 @@ class Scheduler(Service):
             raise _invalid("Value at 'name' failed to satisfy constraint")
         due = self._due(asked["ScheduleExpression"], asked["ScheduleExpressionTimezone"])
         target = asked["Target"]
-        universal_target(target["Arn"])
+        called = universal_target(target["Arn"])
         role = next((r for r in self._account.roles.values() if r.arn == target["RoleArn"]), None)
         group = self._arn("schedule-group", "default")
         if role is None or not may_be_assumed(self._account, role, SERVICE, group):
@@ -145,10 +149,7 @@ class Scheduler(Service):
                 "The execution role you provide must allow AWS EventBridge Scheduler to assume "
                 "the role."
             )
-        try:
-            json.loads(target.get("Input") or "{}")
-        except ValueError:
-            raise _invalid("Target Input is not valid JSON.") from None
+        _check_input(called, target.get("Input") or "{}")
         return due
 
     def _due(self, expression: str, zone: str) -> datetime | None:
@@ -181,6 +182,19 @@ def universal_target(arn: str) -> tuple[str, str]:
     if action.startswith(_READ_ONLY):
         raise _invalid(f"{action} is a read-only API action and is not supported.")
     return service, operation
+
+
+def _check_input(called: tuple[str, str], text: str) -> None:
+    """AWS looks at an automation's only when it fires; the stand-ins refuse it at once."""
+    try:
+        asked = json.loads(text)
+    except ValueError:
+        raise _invalid("Target Input is not valid JSON.") from None
+    if called == _AUTOMATION:
+        try:
+            automation.checked(asked)
+        except Refused as wrong:
+            raise _invalid(f"{wrong.code}: {wrong.message}") from None
 
 
 def _complete(asked: Json) -> Json:
@@ -235,23 +249,38 @@ def _call_target(account: Account, schedule: Schedule) -> None:
     target = schedule.asked["Target"]
     service, operation = universal_target(target["Arn"])
     arguments = json.loads(target.get("Input") or "{}")
-    _check_role(account, schedule, f"{service}:{api_name(operation)}", arguments)
+    action = f"{service}:{api_name(operation)}"
+    _check_role(account, schedule, _asks(account, schedule.region, action, arguments))
     client = _TARGETS[service](account, schedule.region, "scheduler")
     getattr(client, operation)(**arguments)
 
 
-def _check_role(account: Account, schedule: Schedule, action: str, arguments: Json) -> None:
+def _check_role(account: Account, schedule: Schedule, asks: Iterable[Ask]) -> None:
     arn = schedule.asked["Target"]["RoleArn"]
     role = next((r for r in account.roles.values() if r.arn == arn), None)
     if role is None:
         raise Refused("AccessDenied", f"no role {arn}", 403)
-    place = f"arn:aws:ec2:{schedule.region}:{account.id}:instance"
+    for action, resource, context in asks:
+        if not policy.allows(role.documents, action, resource, context):
+            said = f"{arn} doesn't allow {action} on {resource}"
+            raise Refused("UnauthorizedOperation", said, 403)
+
+
+def _asks(account: Account, region: str, action: str, arguments: Json) -> Iterator[Ask]:
+    """What IAM is asked before the call: action, resource, context."""
+    if action == "ssm:StartAutomationExecution":
+        name, place = arguments["DocumentName"], f"arn:aws:ssm:{region}"
+        yield action, f"{place}::automation-definition/{name}:$DEFAULT", {}
+        yield action, f"{place}::document/{name}", {}
+        yield action, f"{place}:{account.id}:automation-execution/new", {}
+        for lent in arguments["Parameters"]["AutomationAssumeRole"]:
+            yield "iam:PassRole", lent, {"iam:PassedToService": automation.SERVICE}
+        return
     for name in arguments.get("InstanceIds", ["*"]):
         instance = account.instances.get(name)
         tags = instance.tags if instance else {}
         context = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
-        if not policy.allows(role.documents, action, f"{place}/{name}", context):
-            raise Refused("UnauthorizedOperation", f"{arn} doesn't allow {action} on {name}", 403)
+        yield action, f"arn:aws:ec2:{region}:{account.id}:instance/{name}", context
 
 
 def _given_up(account: Account, schedule: Schedule) -> bool:

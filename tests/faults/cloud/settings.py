@@ -42,6 +42,8 @@ class ModelRules:
     """How long a deleted queue is still listed."""
     schedule_delay_s: float = 0.0
     """How long after its time a schedule fires; AWS promises less than 60."""
+    automation_s: float = 0.0
+    """How long an automation takes until it finds its instances, and ends them."""
     invisible_s: float = 0.0
     """How long EC2 shows, and finds, nothing of what was just made."""
     forget_s: float = 3600.0

@@ -1,4 +1,4 @@
-"""SSM's parameters: the public ones that name images, and those of the account."""
+"""SSM: parameters, public ones that name images and the account's own, and one automation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from tests.faults.cloud import automation
 from tests.faults.cloud.ec2_places import IMAGES, image_id
 from tests.faults.cloud.filters import is_like
 from tests.faults.cloud.refusal import Refused
@@ -100,6 +101,10 @@ class Ssm(Service):
 
     def list_tags_for_resource(self, *, ResourceType: str, ResourceId: str) -> Json:
         return {"TagList": tag_list(self._parameter(ResourceId).tags)}
+
+    def start_automation_execution(self, **asked: Any) -> Json:
+        started = automation.start(self._account, self._region.name, asked)
+        return {"AutomationExecutionId": started}
 
     def _parameter(self, name: str) -> Parameter:
         parameter = self._region.parameters.get(name)
