@@ -20,7 +20,7 @@ from agent_env.errors import ResultsError
 
 FORMAT: Literal["agent-env results"] = "agent-env results"
 VERSION: Literal[1] = 1
-_MARK = json.dumps({"format": FORMAT})[:-1].encode()
+_MARK = json.dumps({"format": FORMAT}, separators=(",", ":"))[:-1].encode()
 
 
 class _Frozen(BaseModel):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from agent_env.errors import PolicyError
@@ -19,10 +21,16 @@ def scripted(ref: str) -> Policy:
     module, _, name = ref.partition(":")
     if not all(map(str.isidentifier, [*module.split("."), name])):
         raise PolicyError(f"scripted takes module:function, not {ref!r}")
+    # As `python -m` does: one's own file in this folder is found.
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
     try:
         function = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as error:
         raise PolicyError(f"scripted:{ref}: no module {error.name!r}") from error
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise PolicyError(f"scripted:{ref}: {module} can't be imported: {why}") from error
     if not callable(function):
         raise PolicyError(f"scripted:{ref}: {module} has no function {name!r}")
     return _policy(ref, function)
