@@ -122,7 +122,8 @@ class Link:
             reply: str = yield Ask(text, timeout_s)
         except TimeoutError:
             yield from self.hang_up()
-            self._silent(goes_on=goes_on)
+            if goes_on and timeout_s >= min(reply_s, PROBE_S, self._policy.call_s(reply_s) / 2):
+                self._note_silence()
             message = f"{self._site.address.url}: no reply within {timeout_s:.1f} s"
             raise StepTimeout(message) from None
         except Cut as cut:
@@ -143,12 +144,10 @@ class Link:
             message = f"{where}: the connection broke, and the episode with it: {cut}"
             raise SessionLost(message) from cut
 
-    def _silent(self, *, goes_on: bool) -> None:
+    def _note_silence(self) -> None:
         """A server of ours would have said that the step is slow: it hangs, for all of us."""
-        if goes_on:
-            budget_s = self._policy.wait_s(ServerDown())
-            now = self._clock()
-            self._site.waits.join(self.visitor, ServerDown, budget_s, now, vain=True)
+        budget_s = self._policy.wait_s(ServerDown())
+        self._site.waits.join(self.visitor, ServerDown, budget_s, self._clock(), vain=True)
 
     def _given_up(self) -> bool:
         budget_s = self._policy.wait_s(ServerDown())

@@ -80,6 +80,8 @@ def reopened(
                 raise error from failed
         yield Pause(min(left_s, max(hint_s, pause_s) * (0.5 + jitter())))
         call.visitor.waited_s += clock() - began
+        if call.left(clock()) <= 0:
+            raise error
         pause_s = min(_LONGEST_PAUSE_S, 1.5 * pause_s)
         call.connect_s = min(CONNECT_TIMEOUT_S, max(PROBE_S, left_s))
 
