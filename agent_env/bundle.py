@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from agent_env.errors import BundleError, RewardUndefined
+from agent_env.errors import BundleError, BundleNotFound, RewardUndefined
 from agent_env.task import Task
 from agent_env.types import TaskData, ToolSpec
 
@@ -101,7 +101,7 @@ def load_bundle(ref: str | Path | Bundle) -> Bundle:
     """The bundle that `ref` names.
 
     `ref` is an installed bundle's name, `module:attribute`, or a folder with an `__init__.py`
-    that defines `bundle`. Raises BundleError, with the known names.
+    that defines `bundle`. Raises BundleNotFound, with the known names, and BundleError.
     """
     if isinstance(ref, Bundle):
         return ref
@@ -111,7 +111,9 @@ def load_bundle(ref: str | Path | Bundle) -> Bundle:
     elif ":" in text:
         module, _, attribute = text.partition(":")
         if not all(map(str.isidentifier, [*module.split("."), attribute])):
-            raise BundleError(f"{text!r} isn't module:attribute, such as my_package.tasks:bundle")
+            raise BundleNotFound(
+                f"{text!r} isn't module:attribute, such as my_package.tasks:bundle"
+            )
         found = getattr(_import(module, text), attribute, None)
     else:
         found = _by_name(text)
@@ -130,14 +132,14 @@ def _is_folder(text: str) -> bool:
 def _by_name(name: str) -> object:
     installed = entry_points(group=GROUP)
     if name in installed.names:
-        return installed[name].load()
+        return getattr(_import(installed[name].module, name), installed[name].attr, None)
     # A box runs the bare source tree: nothing is installed there, so no entry points exist.
     if name.isidentifier() and importlib.util.find_spec(f"{GROUP}.{name}"):
         return getattr(_import(f"{GROUP}.{name}", name), "bundle", None)
     if Path(name).is_dir():
-        raise BundleError(f"the folder {name!r} has no __init__.py that defines `bundle`")
+        raise BundleNotFound(f"the folder {name!r} has no __init__.py that defines `bundle`")
     known = ", ".join(sorted(installed.names)) or "none"
-    raise BundleError(
+    raise BundleNotFound(
         f"no bundle {name!r}; installed: {known}; or give module:attribute or a folder"
     )
 
@@ -145,8 +147,14 @@ def _by_name(name: str) -> object:
 def _import(module: str, ref: str) -> ModuleType:
     try:
         return importlib.import_module(module)
+    except BundleError:
+        raise
     except ModuleNotFoundError as error:
-        raise BundleError(f"{ref!r}: no module {error.name!r}") from error
+        ours = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        kind = BundleNotFound if ours else BundleError
+        raise kind(f"{ref!r}: no module {error.name!r}") from error
+    except Exception as error:
+        raise BundleError(f"{ref!r} can't be imported: {_told(error)}") from error
 
 
 def _import_folder(folder: Path) -> ModuleType:

@@ -1,7 +1,8 @@
 """Every way agent_env can fail, one class per thing a person or a trainer would do differently.
 
 AgentEnvError
-├── BundleError            the bundle can't be found, or its definition is wrong
+├── BundleError            the bundle's definition is wrong
+│   └── BundleNotFound     there is no such bundle; the message names those that are installed
 ├── TaskNotFound           no such split or index; the message names the nearest
 ├── NotInstalled           a package that only trainers need is missing; the message installs it
 ├── CantListen             the server's address is taken, or isn't one
@@ -36,7 +37,11 @@ class AgentEnvError(Exception):
 
 
 class BundleError(AgentEnvError):
-    """The bundle can't be found, or its definition is wrong."""
+    """The bundle's definition is wrong."""
+
+
+class BundleNotFound(BundleError):
+    """Nothing is there by that name."""
 
 
 class TaskNotFound(AgentEnvError):

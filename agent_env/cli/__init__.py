@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from agent_env.cli.check import check_bundle
 from agent_env.cli.evaluate import evaluate
 from agent_env.cli.results import compare, export, replay
 from agent_env.cli.serve import serve
@@ -27,6 +28,7 @@ main.command(
     }
 )(serve)
 main.command()(tasks)
+main.command("check")(check_bundle)
 main.command("eval")(evaluate)
 main.command()(compare)
 main.command()(replay)

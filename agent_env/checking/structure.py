@@ -1,0 +1,102 @@
+"""What can be seen without playing: splits, tasks, prompts, tools."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from agent_env.bundle import Bundle
+from agent_env.checking.finding import Finding, found
+from agent_env.types import TaskData, ToolSpec
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_TYPED = {"type", "enum", "const", "anyOf", "allOf", "oneOf", "$ref"}
+
+
+def structure(bundle: Bundle) -> list[Finding]:
+    """Everything wrong with how the bundle is laid out."""
+    findings = [*_names(bundle)]
+    tasks: list[TaskData] = []
+    for split in dict.fromkeys(getattr(bundle, "splits", ())):
+        try:
+            there = list(bundle.tasks(split))
+        except Exception as error:
+            findings.append(found("dead-split", split, f"tasks({split!r}): {_told(error)}"))
+            continue
+        findings += [*_tasks(split, there)]
+        findings += [*_tools(bundle, split, there)] if there else []
+        tasks += there
+    return [*findings, *_ids(tasks)]
+
+
+def _names(bundle: Bundle) -> Iterator[Finding]:
+    name = getattr(bundle, "name", "")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        yield found("name", "bundle", f"the name is {name!r}")
+    splits = getattr(bundle, "splits", ())
+    if not splits or isinstance(splits, str):
+        yield found("splits", "bundle", f"splits is {splits!r}")
+    elif len(set(splits)) != len(splits):
+        yield found("splits", "bundle", f"a split is named twice: {', '.join(splits)}")
+
+
+def _tasks(split: str, tasks: Sequence[TaskData]) -> Iterator[Finding]:
+    if not tasks:
+        yield found("dead-split", split, "it has no tasks")
+    lost = [
+        place for place, task in enumerate(tasks) if (task.split, task.index) != (split, place)
+    ]
+    if lost:
+        task = tasks[lost[0]]
+        said = f"tasks({split!r})[{lost[0]}] says split {task.split!r}, index {task.index}"
+        yield found("place", f"{split}: {len(lost)} of {len(tasks)} tasks", said)
+    empty = [task.id for task in tasks if not task.prompt.strip()]
+    if empty:
+        where = f"{split}: {len(empty)} of {len(tasks)} tasks"
+        yield found("empty-prompt", where, f"the prompt of {empty[0]} is empty")
+
+
+def _ids(tasks: Sequence[TaskData]) -> Iterator[Finding]:
+    twice = [id for id, count in Counter(task.id for task in tasks).items() if count > 1]
+    if twice:
+        yield found("id-twice", "bundle", f"{len(twice)} ids are not unique, first {twice[0]!r}")
+
+
+def _tools(bundle: Bundle, split: str, tasks: Sequence[TaskData]) -> Iterator[Finding]:
+    try:
+        specs = bundle.tools(split)
+        others = {type(bundle.open(task)) for task in tasks}
+    except Exception as error:
+        yield found("breaks", split, f"a task can't be opened: {_told(error)}")
+        return
+    for spec in specs:
+        yield from _spec(f"{split}: {spec.name}", spec)
+    shown = [spec.name for spec in specs]
+    for other in others:
+        if other.tools() != specs:
+            names = ", ".join(spec.name for spec in other.tools()) or "none"
+            said = f"the split offers {', '.join(shown) or 'none'}; {other.__name__} has {names}"
+            yield found("tools-differ", split, said)
+
+
+def _spec(where: str, spec: ToolSpec) -> Iterator[Finding]:
+    if not spec.description.strip():
+        yield found("tool-docs", where, "it has no description")
+    arguments: dict[str, Any] = spec.input_schema.get("properties", {})
+    for name, schema in arguments.items():
+        if not str(schema.get("description", "")).strip():
+            yield found("tool-docs", where, f"the argument {name!r} has no description")
+        if not _typed(schema):
+            yield found("tool-types", where, f"the argument {name!r} may be anything")
+
+
+def _typed(schema: dict[str, Any]) -> bool:
+    if schema.get("type") == "array":
+        return _typed(schema.get("items") or {})
+    return bool(_TYPED & schema.keys())
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
