@@ -12,7 +12,7 @@ class NotRegular(OSError):
     """It's a pipe, a socket, a device or a folder."""
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY, mode: str = "rb") -> IO[bytes]:
+def open_regular(path: str | Path, flags: int = os.O_RDONLY, mode: str = "rb") -> IO[bytes]:
     """Like `path.open(mode)`, but never waits. Raises OSError, NotRegular among them."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -15,7 +15,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from orchestrator.box.regular import open_regular
 
@@ -78,8 +78,8 @@ def scan(job_dir: Path, results: Iterable[str]) -> tuple[list[Unit], list[str]]:
     for path in results:
         for found in _walk(job_dir / "work", path, notes):
             # The job's own log and metrics go by these names: a namesake mustn't be lost to them.
-            name = f"work/{found.name}" if found.name in OWN else found.name
-            files.setdefault(name, replace(found, name=name))
+            named = replace(found, name=f"work/{found.name}") if found.name in OWN else found
+            files.setdefault(named.name, named)
     return _units(files, job_dir / "work", notes), notes
 
 
@@ -110,16 +110,16 @@ def checkpoints(job_dir: Path, results: Iterable[str]) -> frozenset[str]:
     """Names of the complete checkpoint folders among the results, cheap enough for each tick."""
     work = job_dir / "work"
     return frozenset(
-        str(folder.relative_to(work))
+        name
         for path in results
-        for folder in _folders(work / path, DEPTH)
+        for folder, name in _folders(work / path, _under(work, path), DEPTH)
         if CHECKPOINT.fullmatch(folder.name) and is_complete(folder)
     )
 
 
-def is_complete(checkpoint: Path) -> bool:
+def is_complete(checkpoint: os.PathLike[str]) -> bool:
     try:
-        with open_regular(checkpoint / MARKER) as marker:
+        with open_regular(f"{os.fspath(checkpoint)}/{MARKER}") as marker:
             return isinstance(json.loads(marker.read()), dict)
     except (OSError, ValueError, RecursionError):
         return False
@@ -127,7 +127,7 @@ def is_complete(checkpoint: Path) -> bool:
 
 def checkpoint_of(name: str) -> str | None:
     """The outermost checkpoint folder that a result's name lies in."""
-    parts = PurePosixPath(name).parts
+    parts = name.split("/")
     for index, part in enumerate(parts[:-1]):
         if CHECKPOINT.fullmatch(part):
             return "/".join(parts[: index + 1])
@@ -176,33 +176,49 @@ def _has_marker(files: list[Found]) -> bool:
 
 def _walk(work: Path, path: str, notes: list[str]) -> Iterator[Found]:
     start = work / path
-    if any(part.is_symlink() for part in (start, *start.parents) if part.is_relative_to(work)):
+    way = (start, *start.parents[: len(start.parts) - len(work.parts)])
+    if any(part.is_symlink() for part in way):
         notes.append(f"{path}: a link, not kept")
-        return
-    if not start.is_dir():
-        yield from _one(start, work, notes)
-        return
-    for folder, folders, names in os.walk(start):
-        for name in [*names, *(sub for sub in folders if (Path(folder) / sub).is_symlink())]:
-            yield from _one(Path(folder) / name, work, notes)
+    elif start.is_dir():
+        yield from _below(start, _under(work, path), notes)
+    else:
+        yield from _one(start, start.relative_to(work).as_posix(), notes)
 
 
-def _one(path: Path, work: Path, notes: list[str]) -> Iterator[Found]:
-    name = path.relative_to(work).as_posix()
+def _below(folder: os.PathLike[str], under: str, notes: list[str]) -> Iterator[Found]:
+    """Every file below a folder, first its own. A job has thousands, so each is asked once."""
     try:
-        mode = path.lstat().st_mode
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if not entry.is_dir(follow_symlinks=False):
+            yield from _one(entry, under + entry.name, notes)
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(entry, f"{under}{entry.name}/", notes)
+
+
+def _under(work: Path, path: str) -> str:
+    """What the names of files below a results path begin with."""
+    name = (work / path).relative_to(work).as_posix()
+    return "" if name == "." else f"{name}/"
+
+
+def _one(item: Path | os.DirEntry[str], name: str, notes: list[str]) -> Iterator[Found]:
+    try:
+        seen = item.stat(follow_symlinks=False)
         name.encode("utf-8")
     except FileNotFoundError:
         return
     except UnicodeEncodeError:
         notes.append(f"{name!r}: its name isn't UTF-8, not kept")
         return
-    if not stat.S_ISREG(mode):
-        notes.append(f"{name}: {'a link' if stat.S_ISLNK(mode) else 'no regular file'}, not kept")
-        return
-    found = _found(path, name)
-    if found:
-        yield found
+    if stat.S_ISREG(seen.st_mode):
+        yield _regular(Path(item), name, seen)
+    else:
+        what = "a link" if stat.S_ISLNK(seen.st_mode) else "no regular file"
+        notes.append(f"{name}: {what}, not kept")
 
 
 def _found(path: Path, name: str) -> Found | None:
@@ -210,8 +226,10 @@ def _found(path: Path, name: str) -> Found | None:
         seen = path.lstat()
     except OSError:
         return None
-    if not stat.S_ISREG(seen.st_mode):
-        return None
+    return _regular(path, name, seen) if stat.S_ISREG(seen.st_mode) else None
+
+
+def _regular(path: Path, name: str, seen: os.stat_result) -> Found:
     grows = name in OWN or name.endswith(GROWING) or "tfevents" in name
     mode = stat.S_IMODE(seen.st_mode)
     when = seen.st_mtime_ns, seen.st_ctime_ns
@@ -244,14 +262,16 @@ def _is_made(path: Path) -> bool:
     return stat.S_ISREG(seen.st_mode) and seen.st_mtime_ns != UNPACKED_NS
 
 
-def _folders(start: Path, depth: int) -> Iterator[Path]:
+def _folders(
+    start: os.PathLike[str], under: str, depth: int
+) -> Iterator[tuple[os.DirEntry[str], str]]:
+    """Each with its name relative to the work folder."""
     try:
-        below = [
-            Path(entry.path) for entry in os.scandir(start) if entry.is_dir(follow_symlinks=False)
-        ]
+        below = [entry for entry in os.scandir(start) if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return
     for folder in below:
-        yield folder
+        name = under + folder.name
+        yield folder, name
         if depth > 1 and not CHECKPOINT.fullmatch(folder.name):
-            yield from _folders(folder, depth - 1)
+            yield from _folders(folder, f"{name}/", depth - 1)
