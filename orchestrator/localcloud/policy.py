@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 
@@ -58,6 +59,7 @@ def _condition_holds(operator: str, wanted: list[Any], actual: str | None) -> bo
     return operator == "Null" and wanted == ["false"]
 
 
+@lru_cache(maxsize=4096)
 def _like(text: str, pattern: str) -> bool:
     """IAM's * and ?; brackets mean themselves."""
     return fnmatchcase(text, pattern.replace("[", "[[]"))

@@ -120,6 +120,7 @@ class Machine:
         self._agent: Agent | None = None
         self.tick_s = 10.0
         self.attempt = 1
+        self.looks = 0
 
     def _read(self, user_data: str) -> None:
         """What the rendered script arms and fetches."""
@@ -150,6 +151,7 @@ class Machine:
         if self._agent is None and not self._start_agent():
             return
         for _ in range(MOST_TICKS_AT_ONCE):
+            self.looks += 1
             if self.off or self._agent is None or self._agent.tick():
                 return
             if not any(lane.busy for lane in self._agent._lanes.values()):

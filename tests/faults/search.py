@@ -7,6 +7,7 @@ minimal, and printed as text that one command replays.
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,15 +19,15 @@ from tests.faults.clock import START, seconds
 from tests.faults.fault import AT_BOXES, AT_CALLS, AT_TIMES, CONTROLLER, Fault, Kind, parse
 from tests.faults.life import Life, live, the_plan
 from tests.faults.promises import breaches
-from tests.faults.strikes import Seen, Strikes
+from tests.faults.strikes import Seen, Strikes, is_read
 from tests.faults.world import Enforcers, World
 
 START_S = START.timestamp()
 EVERY_S = 120
 """How far apart the moments lie at which something happens that no call marks."""
 SPOT_BOX = "short"
-_READS = ("describe_", "get_", "list_", "head_")
 _AT_READS = (Kind.KILLED_BEFORE, Kind.GONE_BEFORE, Kind.THROTTLED, Kind.EXPIRED)
+_KILLED, _GONE = (Kind.KILLED_BEFORE, Kind.KILLED_AFTER), (Kind.GONE_BEFORE, Kind.GONE_AFTER)
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,13 @@ def undisturbed() -> tuple[Seen, ...]:
         return tuple(world.strikes.calls)
     finally:
         world.close()
+        gc.freeze()  # what is loaded by now stays: no life's garbage is looked for in it
+
+
+def forget() -> None:
+    """The code is another one now, so its calls are, too."""
+    for known in (undisturbed, singles, stand_ins, everything):
+        known.cache_clear()
 
 
 @cache
@@ -74,9 +82,22 @@ def singles() -> tuple[Fault, ...]:
     """Every fault at every distinct call, and at every moment, each situation once.
 
     A call that only reads changes nothing: dying after it is dying before the next one, and losing
-    its answer is asking again, as after a refusal.
+    its answer is asking again, as after a refusal. And of faults that can't be told apart by what
+    they leave, the first stands for all.
     """
-    return tuple(fault for fault in everything() if _is_new(fault))
+    return tuple(dict.fromkeys(stand_ins().values()))
+
+
+@cache
+def stand_ins() -> dict[Fault, Fault]:
+    """For each fault that is new by its kind, the one that is lived through in its place."""
+    calls = {(seen.actor, seen.operation, seen.nth): seen for seen in undisturbed()}
+    first: dict[object, Fault] = {}
+    found = {}
+    for fault in filter(_is_new, everything()):
+        call = calls.get((fault.actor, fault.operation, fault.nth))
+        found[fault] = first.setdefault(_what_it_leaves(fault, call) if call else fault, fault)
+    return found
 
 
 @cache
@@ -123,8 +144,23 @@ def minimal(faults: tuple[Fault, ...], enforcers: Enforcers | None = None) -> Fo
 
 
 def _is_new(fault: Fault) -> bool:
-    reads = fault.operation.startswith(_READS)
-    return fault.actor != CONTROLLER or not reads or fault.kind in _AT_READS
+    return fault.actor != CONTROLLER or not is_read(fault.operation) or fault.kind in _AT_READS
+
+
+def _what_it_leaves(fault: Fault, call: Seen) -> object:
+    """Equal for faults after which the world, and whoever still lives in it, are the same.
+
+    A controller that died has left what its calls did and nothing else. A lost answer and an error
+    are one to whoever asks again. What a trainer's end does is seen at the agent's next look.
+    """
+    if fault.kind in _KILLED + _GONE:
+        after = fault.kind in (Kind.KILLED_AFTER, Kind.GONE_AFTER)
+        return fault.kind in _GONE, call.world_after if after else call.world
+    if fault.kind in (Kind.LOST, Kind.ERROR_AFTER) and call.is_tried_again:
+        return Kind.LOST, fault.operation, fault.nth
+    if fault.kind is Kind.TRAINER_KILLED:
+        return fault.kind, fault.actor, call.agent_look
+    return fault
 
 
 def _at_calls() -> Iterator[Fault]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.faults import search
 from tests.faults.fault import Fault, Kind, parse
+from tests.faults.life import BUCKET
 from tests.faults.world import Enforcers
 
 SHARDS = 16
@@ -49,6 +52,21 @@ def test_each_enforcer_alone_keeps_the_promises(who: str) -> None:
 )
 def test_a_printed_schedule_is_read_back_as_it_was(text: str) -> None:
     assert " ".join(map(str, parse(text))) == text
+
+
+def test_a_fault_that_another_stands_for_leaves_the_same() -> None:
+    twins = [(fault, other) for fault, other in search.stand_ins().items() if fault != other]
+    assert {fault.kind for fault, _ in twins} >= {Kind.KILLED_BEFORE, Kind.GONE_BEFORE}
+    for fault, other in random.Random(5).sample(twins, 6):
+        assert what_is_left(fault) == what_is_left(other), f"{fault} isn't {other}"
+
+
+def what_is_left(fault: Fault) -> tuple[object, ...]:
+    """All that a life shows: what broke, the bill, when boxes ended, what trainers wrote."""
+    said, life = search.lived((fault,), None)
+    ended = {i.id: (i.reason, i.ended_at) for i in life.world.cloud.instances.values()}
+    kept = dict(life.world.cloud.objects(BUCKET)) if BUCKET in life.world.cloud.buckets else {}
+    return said, life.settled_usd, life.errors, ended, kept.keys(), life.world.written
 
 
 def test_what_is_no_schedule_is_refused() -> None:

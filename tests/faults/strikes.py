@@ -27,6 +27,11 @@ ALIVE = ("pending", "running", "stopping", "stopped")
 _AFTER = (Kind.KILLED_AFTER, Kind.GONE_AFTER, Kind.LOST, Kind.ERROR_AFTER)
 
 
+def is_read(operation: str) -> bool:
+    """Whether a call changes nothing."""
+    return operation.startswith(("describe_", "get_", "list_", "head_"))
+
+
 class ControllerDied(BaseException):
     """SIGKILL: nothing of the controller's own runs after this."""
 
@@ -43,6 +48,13 @@ class Seen:
     operation: str
     nth: int
     signature: tuple[object, ...]
+    world: tuple[object, ...] = ()
+    """What the world is like right before it, in so far as calls made it so: equal is the same."""
+    world_after: tuple[object, ...] = ()
+    is_tried_again: bool = False
+    """By botocore, when its answer is lost or is an error of the service."""
+    agent_look: int = 0
+    """The how many-th look of its agent a box's call belongs to."""
 
 
 @dataclass
@@ -62,6 +74,7 @@ class Strikes:
 
     def __post_init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._changes, self._attempts = 0, 1
         self._throttled: Counter[Fault] = Counter()
         self._by_call = {(f.actor, f.operation, f.nth): f for f in self.faults if f.at_s < 0}
         self._timed = sorted((f for f in self.faults if f.at_s >= 0), key=lambda f: f.at_s)
@@ -89,20 +102,21 @@ class Strikes:
                 if self.world.cloud.instances[instance_id].state in ALIVE:
                     self.world.cloud.take_spot(instance_id)
 
-    def count(self, actor: str, operation: str) -> int:
+    def count(self, actor: str, operation: str, attempts: int) -> int:
+        self._attempts = attempts
         self._counts[actor, operation] += 1
         return self._counts[actor, operation]
 
     def before(self, actor: str, operation: str, nth: int, parameters: dict[str, Any]) -> None:
         if self.watch_calls:
-            seen = Seen(actor, operation, nth, self._signature(actor, operation, parameters))
-            self.calls.append(seen)
+            self.calls.append(self._seen(actor, operation, nth, parameters))
         if actor == CONTROLLER:
             self._before_controller(operation, nth, parameters)
         else:
             self._before_box(actor, operation, nth)
 
     def after(self, actor: str, operation: str, nth: int, parameters: dict[str, Any]) -> None:
+        self._changes += not is_read(operation)
         if self.watch_calls:
             self._mark_effective(actor, operation, nth)
         self._check_clean(actor, operation, parameters)
@@ -166,7 +180,8 @@ class Strikes:
         for at in range(len(self.calls) - 1, -1, -1):
             seen = self.calls[at]
             if (seen.actor, seen.operation, seen.nth) == (actor, operation, nth):
-                self.calls[at] = replace(seen, signature=(*seen.signature, True))
+                effective = (*seen.signature, True)
+                self.calls[at] = replace(seen, signature=effective, world_after=self._world())
                 return
 
     def _check_clean(self, actor: str, operation: str, parameters: dict[str, Any]) -> None:
@@ -210,6 +225,21 @@ class Strikes:
                 for entry in page["Schedules"]:
                     with contextlib.suppress(Exception):
                         client.delete_schedule(Name=entry["Name"], GroupName="default")
+
+    def _seen(self, actor: str, operation: str, nth: int, parameters: dict[str, Any]) -> Seen:
+        return Seen(
+            actor,
+            operation,
+            nth,
+            self._signature(actor, operation, parameters),
+            world=self._world(),
+            world_after=self._world(),
+            is_tried_again=self._attempts > 1,
+            agent_look=0 if actor == CONTROLLER else self.world.box(actor).looks,
+        )
+
+    def _world(self) -> tuple[object, ...]:
+        return self.world.time.at, self._changes
 
     def _signature(
         self, actor: str, operation: str, parameters: dict[str, Any]

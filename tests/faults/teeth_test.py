@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
@@ -45,11 +46,18 @@ def test_without_two_enforcers_a_single_fault_is_found(names: tuple[str, str]) -
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.what)
-def test_a_planted_bug_is_found(bug: Bug) -> None:
-    schedules = list(of(bug))
-    assert not any(search.run(faults, bug.enforcers) for faults in schedules[:1])
+def test_a_planted_bug_is_found(bug: Bug, new_code: None) -> None:
+    assert not any(search.run(faults, bug.enforcers) for faults in of(bug)[:1])
+    search.forget()
     with bug.plant():
-        assert any(search.run(faults, bug.enforcers) for faults in schedules)
+        assert any(search.run(faults, bug.enforcers) for faults in of(bug))
+
+
+@pytest.fixture
+def new_code() -> Iterator[None]:
+    """Afterwards it's the old one again."""
+    yield
+    search.forget()
 
 
 def of(bug: Bug) -> list[tuple[Fault, ...]]:

@@ -24,9 +24,12 @@ BACK_OFF_S = 1.0
 
 
 class Strike(Protocol):
-    """What a call may meet; `before` and `after` may raise. `count` numbers an actor's calls."""
+    """What a call may meet; `before` and `after` may raise. `count` numbers an actor's calls.
 
-    def count(self, actor: str, operation: str) -> int: ...
+    `attempts`: how often it's tried while its answers are lost or transient errors.
+    """
+
+    def count(self, actor: str, operation: str, attempts: int) -> int: ...
 
     def before(self, actor: str, operation: str, nth: int, parameters: dict[str, Any]) -> None: ...
 
@@ -88,7 +91,7 @@ class Wire:
             raise
 
     def _tried(self, operation: str, real: Callable[[], Any], parameters: dict[str, Any]) -> Any:
-        nth = self._strike.count(self._actor, operation)
+        nth = self._strike.count(self._actor, operation, self._attempts)
         for attempt in range(1, self._attempts + 1):
             try:
                 self._strike.before(self._actor, operation, nth, parameters)

@@ -33,7 +33,7 @@ _NOT_PAGED = frozenset(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """One call as it leaves a client; `operation` is boto3's name of it."""
 
