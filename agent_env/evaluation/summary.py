@@ -89,7 +89,7 @@ def powers(attempts: int) -> list[int]:
 def _rate_line(name: str, found: Rate, threshold: float) -> str:
     note = f"reward ≥ {threshold:g}"
     if found.left_out:
-        note += f"; {found.left_out} tasks with fewer scored attempts left out"
+        note += f"; left out {found.left_out} with fewer scored"
     value = "–" if found.value is None else f"{found.value:.4f}"
     return _line(name, value, note)
 

@@ -1,0 +1,202 @@
+"""The commands: what they print, how they end, and that a killed one loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from agent_env.cli import main
+from agent_env.client.local import LocalServer
+from agent_env.evaluation.results import comparable, read_results
+
+ROOT = Path(__file__).parents[3]
+COUNTER = ROOT / "tests" / "agent_env" / "counter"
+
+SCRIPT = """
+import threading
+from pathlib import Path
+
+def play(history):
+    '''Adds up to the target, but for one task, where the environment breaks.'''
+    if history.task.index == 2 and Path("broken").exists():
+        return "crash", {}
+    if history.calls == 0:
+        return "add", {"n": 10 * (history.task.index + 1) - history.attempt}
+    return "commit", {}
+
+def lazy(history):
+    return "nothing"
+
+def stalls(history):
+    '''The same, but never ends the fourth attempt and those after it.'''
+    if history.attempt >= 3 and Path("stalls").exists():
+        threading.Event().wait()
+    return play(history)
+"""
+
+LAZY = "scripted:somebodys_policy:lazy"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder with somebody's policy in it."""
+    (tmp_path / "somebodys_policy.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    sys.modules.pop("somebodys_policy", None)
+
+
+def evaluates(
+    target: str, *options: str, policy: str = "scripted:somebodys_policy:play"
+) -> Result:
+    return run("eval", target, "--split", "eval", "--policy", policy, *options)
+
+
+def test_an_eval_prints_a_table_and_keeps_the_attempts(server: LocalServer) -> None:
+    done = evaluates(server.url, "--attempts", "2", "--concurrency", "3", "--out", "r.jsonl")
+    assert done.exit_code == 0, done.output
+    assert "counter " in done.stdout
+    assert "scored 8 of 8 attempts" in done.stdout
+    assert "writing r.jsonl" in done.stderr
+    header, rows = read_results(Path("r.jsonl"))
+    assert (header.env, header.attempts, len(rows)) == ("counter", 2, 8)
+    assert rows[0].scores == {"near": 1.0}
+
+
+def test_unscored_attempts_are_told_and_alone_are_played_again(server: LocalServer) -> None:
+    Path("broken").touch()
+    done = evaluates(server.url, "--attempts", "2")
+    assert done.exit_code == 1
+    assert "scored 6 of 8 attempts" in done.stdout
+    assert "unscored 2: EnvError, such as eval-2 attempt 0: " in done.stdout
+    path = Path("counter-eval-scripted-somebodys_policy-play.jsonl")
+    before = path.read_bytes()
+    Path("broken").unlink()
+    again = evaluates(server.url, "--attempts", "2")
+    assert again.exit_code == 0
+    assert "6 of 8 are there already" in again.stderr
+    assert "played again after being unscored: 2" in again.stdout
+    content = path.read_bytes()
+    assert content.startswith(before)
+    assert len(content[len(before) :].splitlines()) == 2
+
+
+def test_a_killed_eval_goes_on_with_exactly_what_is_missing() -> None:
+    command = [sys.executable, "-c", "from agent_env.cli import main; main()", "eval"]
+    command += [str(COUNTER), "--split", "eval", "--policy", "scripted:somebodys_policy:stalls"]
+    command += ["--attempts", "5", "--concurrency", "4", "--out"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    Path("stalls").touch()
+    with subprocess.Popen([*command, "cut.jsonl"], env=environment) as killed:
+        while not Path("cut.jsonl").exists() or Path("cut.jsonl").read_bytes().count(b"\n") < 13:
+            assert killed.poll() is None
+        killed.kill()
+    before = Path("cut.jsonl").read_bytes()
+    with Path("cut.jsonl").open("ab") as file:
+        file.write(b'{"task": "torn')
+    Path("stalls").unlink()
+    subprocess.run([*command, "cut.jsonl"], env=environment, check=True, capture_output=True)
+    subprocess.run([*command, "whole.jsonl"], env=environment, check=True, capture_output=True)
+    content = Path("cut.jsonl").read_bytes()
+    assert content.startswith(before)
+    played = [json.loads(line) for line in content[len(before) :].splitlines()]
+    assert sorted((row["index"], row["attempt"]) for row in played) == [
+        (index, attempt) for index in range(4) for attempt in (3, 4)
+    ]
+    _, resumed = read_results(Path("cut.jsonl"))
+    _, whole = read_results(Path("whole.jsonl"))
+    assert comparable(resumed) == comparable(whole)
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["no-such-bundle", "--split", "eval"], "no bundle 'no-such-bundle'"),
+        ([str(COUNTER), "--split", "evil"], "no split 'evil'; there are: train, eval, turns"),
+        ([str(COUNTER), "--split", "eval", "--policy", "best"], "no policy 'best'; there are:"),
+        ([str(COUNTER), "--split", "eval", "--policy", "expert"], "counter has no expert"),
+        ([str(COUNTER), "--split", "eval", "--tasks", "9"], "--tasks 9: the split eval has 4"),
+        ([str(COUNTER), "--split", "eval", "--sampling", "[]"], "--sampling is a JSON object"),
+        ([str(COUNTER), "--split", "eval", "--sampling", "{"], "--sampling is no JSON"),
+        ([str(COUNTER), "--split", "eval", "--key-env", "NO_KEY"], "NO_KEY: there is no such"),
+        ([str(COUNTER), "--split", "eval", "--out", "no/r.jsonl"], "no/r.jsonl can't be written"),
+        (["http://127.0.0.1:9", "--split", "eval"], "can't be reached"),
+        (
+            ["http://127.0.0.1:9", "--split", "eval", "--reward", "near"],
+            "give it to agent-env serve",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_can_not_be_is_refused_before_anything_is_made(
+    arguments: list[str], complaint: str
+) -> None:
+    policy = [] if "--policy" in arguments else ["--policy", "random:0"]
+    done = run("eval", *arguments, *policy)
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("agent-env: ")
+    assert complaint in line
+    assert list(Path().glob("*.jsonl")) == []
+
+
+def test_the_expert_of_an_installed_bundle_plays_on_a_server() -> None:
+    with LocalServer("gridsim", max_sessions=4) as server:
+        options = ["--split", "coarse-eval", "--policy", "expert", "--tasks", "6"]
+        done = run("eval", server.url, *options, "--concurrency", "4", "--threshold", "0.9999")
+        assert done.exit_code == 0, done.output
+    assert "pass@1                 1.0000   reward ≥ 0.9999" in done.stdout
+    assert Path("gridsim-coarse-eval-expert.jsonl").exists()
+
+
+def test_two_files_are_compared_and_others_refused(server: LocalServer) -> None:
+    evaluates(server.url, "--out", "a.jsonl")
+    evaluates(server.url, "--out", "b.jsonl", policy=LAZY)
+    done = run("compare", "a.jsonl", "b.jsonl")
+    assert done.exit_code == 0
+    assert "B − A, paired" in done.stdout
+    run("eval", server.url, "--split", "train", "--policy", LAZY, "--out", "c.jsonl")
+    refused = run("compare", "a.jsonl", "c.jsonl")
+    assert (refused.exit_code, "split is 'eval' in the first" in refused.stderr) == (2, True)
+
+
+def test_a_rollout_is_shown(server: LocalServer) -> None:
+    evaluates(server.url, "--out", "a.jsonl")
+    assert run("replay", "a.jsonl").stdout.splitlines()[1].startswith("eval-1\tattempt 0\t1.0000")
+    assert "-> add(n=20)\n" in run("replay", "a.jsonl", "eval-1").stdout
+    refused = run("replay", "a.jsonl", "eval-7")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+def test_good_rollouts_are_exported(server: LocalServer) -> None:
+    evaluates(server.url, "--out", "a.jsonl", "--attempts", "2")
+    done = run("export", "a.jsonl", "--min-reward", "1", "--out", "sft.jsonl")
+    assert (done.exit_code, done.stderr) == (0, "4 of 8 attempts\n")
+    first = json.loads(Path("sft.jsonl").read_text().splitlines()[0])
+    assert [message["role"] for message in first["messages"]][:3] == [
+        "system",
+        "user",
+        "assistant",
+    ]
+    assert first["tools"][0]["function"]["name"] == "add"
+    refused = run("export", "a.jsonl", "--min-reward", "2", "--out", "none.jsonl")
+    assert (refused.exit_code, Path("none.jsonl").exists()) == (2, False)
+
+
+def test_an_experts_rollouts_are_exported() -> None:
+    done = run("export", "gridsim", "--split", "coarse-eval", "--min-reward", "0.9")
+    assert done.stderr == "96 of 96 attempts\n"
+    assert len(done.stdout.splitlines()) == 96
+    assert "for a bundle give --split" in run("export", "gridsim", "--min-reward", "1").stderr
