@@ -14,7 +14,7 @@ import random
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -122,6 +122,11 @@ def load_bundle(ref: str | Path | Bundle) -> Bundle:
     return found
 
 
+def installed() -> dict[str, EntryPoint]:
+    """The bundles that packages have announced, by name."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
 def _is_folder(text: str) -> bool:
     try:
         return (Path(text) / "__init__.py").is_file()
@@ -130,17 +135,17 @@ def _is_folder(text: str) -> bool:
 
 
 def _by_name(name: str) -> object:
-    installed = entry_points(group=GROUP)
-    if name in installed.names:
-        return getattr(_import(installed[name].module, name), installed[name].attr, None)
+    known = installed()
+    if name in known:
+        return getattr(_import(known[name].module, name), known[name].attr, None)
     # A box runs the bare source tree: nothing is installed there, so no entry points exist.
     if name.isidentifier() and importlib.util.find_spec(f"{GROUP}.{name}"):
         return getattr(_import(f"{GROUP}.{name}", name), "bundle", None)
     if Path(name).is_dir():
         raise BundleNotFound(f"the folder {name!r} has no __init__.py that defines `bundle`")
-    known = ", ".join(sorted(installed.names)) or "none"
+    names = ", ".join(sorted(known)) or "none"
     raise BundleNotFound(
-        f"no bundle {name!r}; installed: {known}; or give module:attribute or a folder"
+        f"no bundle {name!r}; installed: {names}; or give module:attribute or a folder"
     )
 
 

@@ -6,6 +6,7 @@ import typer
 
 from agent_env.cli.check import check_bundle
 from agent_env.cli.evaluate import evaluate
+from agent_env.cli.new import new
 from agent_env.cli.results import compare, export, replay
 from agent_env.cli.serve import serve
 from agent_env.cli.tasks import tasks
@@ -29,6 +30,7 @@ main.command(
 )(serve)
 main.command()(tasks)
 main.command("check")(check_bundle)
+main.command()(new)
 main.command("eval")(evaluate)
 main.command()(compare)
 main.command()(replay)
