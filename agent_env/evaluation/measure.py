@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_env.bundle import Bundle, load_bundle
 from agent_env.client import AgentEnv
-from agent_env.errors import BundleError, TaskNotFound
+from agent_env.errors import AtCapacity, BundleError, TaskNotFound
 from agent_env.evaluation.history import tool_schema
 from agent_env.evaluation.results import Header
 from agent_env.types import TaskData, ToolSpec
@@ -50,7 +50,10 @@ def open_env(request: Request) -> AgentEnv:
     if request.remote:
         if request.reward is not None:
             raise BundleError("--reward is the server's to know: give it to agent-env serve")
-        return AgentEnv(request.target, patience=PATIENCE_S)
+        try:
+            return AgentEnv(request.target, patience=PATIENCE_S)
+        except ValueError as error:
+            raise BundleError(str(error)) from error
     bundle = load_bundle(request.target)
     if request.split not in bundle.splits:
         known = ", ".join(bundle.splits)
@@ -73,16 +76,20 @@ class Measurement:
 
 
 def settle(request: Request, env: AgentEnv) -> Measurement:
-    """Ask the server for tasks, tools and hashes. Raises TaskNotFound, ServerDown."""
+    """Ask the server for tasks, tools, hashes and room.
+
+    Raises TaskNotFound, AtCapacity, ServerDown, Unauthorized.
+    """
     tools = tuple(env.tools(request.split))
     tasks = tuple(env.tasks(request.split))
     count = len(tasks) if request.tasks is None else request.tasks
     if count > len(tasks):
         raise TaskNotFound(f"--tasks {count}: the split {request.split} has {len(tasks)}")
-    owner = _owner(env, request.split)
+    _check_room(request, env, count * request.attempts)
+    owner = _owner(request, env)
     header = Header(
         env=owner,
-        bundle_hash=env.content_hashes[owner],
+        bundle_hash=env.content_hashes.get(owner),
         split=request.split,
         tasks=count,
         attempts=request.attempts,
@@ -107,15 +114,25 @@ def own_bundle(request: Request, header: Header) -> Bundle:
     bundle = load_bundle(header.env)
     if bundle.content_hash != header.bundle_hash:
         raise BundleError(
-            f"the bundle {header.env} here is not the one that {request.target} serves"
-            f" ({bundle.content_hash[:8]}, {header.bundle_hash[:8]}): the expert would play others"
+            f"the bundle {header.env} here is not the one that {request.target} serves: its"
+            " expert knows other tasks"
         )
     return bundle
 
 
-def _owner(env: AgentEnv, split: str) -> str:
+def _check_room(request: Request, env: AgentEnv, attempts: int) -> None:
+    try:
+        env.check(sessions=min(request.concurrency, attempts))
+    except AtCapacity as error:
+        raise AtCapacity(f"{error}; here that is a smaller --concurrency") from error
+
+
+def _owner(request: Request, env: AgentEnv) -> str:
+    """The bundle of the split; a stock server tells none, so its address stands for it."""
     names = list(env.content_hashes)
-    return names[0] if len(names) == 1 else str(env.rows(split)[0]["environment"])
+    if len(names) > 1:
+        return str(env.rows(request.split)[0]["environment"])
+    return names[0] if names else request.target
 
 
 def _version(package: str) -> str:

@@ -34,7 +34,8 @@ class Header(_Frozen):
     version: Literal[1] = VERSION
     env: str
     """The bundle's name."""
-    bundle_hash: str
+    bundle_hash: str | None
+    """None where a stock server tells none."""
     split: str
     tasks: int
     """How many of the split, from the first."""

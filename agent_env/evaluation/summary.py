@@ -28,7 +28,7 @@ def table(header: Header, rows: Sequence[Row], *, threshold: float) -> str:
 def title(header: Header) -> str:
     """What was measured, in a line."""
     tasks = f"{header.tasks} tasks × {header.attempts}"
-    bundle = f"{header.env} {header.bundle_hash[:8]}"
+    bundle = f"{header.env} {(header.bundle_hash or 'no hash')[:8]}"
     return f"{bundle} · {header.split} · {tasks} · {header.policy} · seed {header.seed}"
 
 
@@ -75,6 +75,7 @@ def _rates(header: Header, rows: Sequence[Row], threshold: float) -> list[str]:
         _rate_line(f"{name}{k}", rate(of, tasks, k, threshold=threshold), threshold)
         for name, of in named.items()
         for k in powers(header.attempts)
+        if k > 1 or of is pass_at  # one attempt passes always when it passes once
     ]
 
 

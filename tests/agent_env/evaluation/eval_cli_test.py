@@ -61,7 +61,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def evaluates(
     target: str, *options: str, policy: str = "scripted:somebodys_policy:play"
 ) -> Result:
-    return run("eval", target, "--split", "eval", "--policy", policy, *options)
+    chosen = ["--split", "eval", "--policy", policy, "--concurrency", "4"]
+    return run("eval", target, *chosen, *options)
 
 
 def test_an_eval_prints_a_table_and_keeps_the_attempts(server: LocalServer) -> None:
@@ -133,6 +134,7 @@ def test_a_killed_eval_goes_on_with_exactly_what_is_missing() -> None:
         ([str(COUNTER), "--split", "eval", "--key-env", "NO_KEY"], "NO_KEY: there is no such"),
         ([str(COUNTER), "--split", "eval", "--out", "no/r.jsonl"], "no/r.jsonl can't be written"),
         (["http://127.0.0.1:9", "--split", "eval"], "can't be reached"),
+        (["ftp://127.0.0.1", "--split", "eval"], "begins with http://"),
         (
             ["http://127.0.0.1:9", "--split", "eval", "--reward", "near"],
             "give it to agent-env serve",
@@ -149,6 +151,16 @@ def test_what_can_not_be_is_refused_before_anything_is_made(
     (line,) = done.stderr.splitlines()
     assert line.startswith("agent-env: ")
     assert complaint in line
+    assert list(Path().glob("*.jsonl")) == []
+
+
+def test_a_server_with_too_few_sessions_is_told_before_anything_is_made(
+    server: LocalServer,
+) -> None:
+    done = evaluates(server.url, "--attempts", "2", "--concurrency", "5")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "the server has 4: " in done.stderr
+    assert done.stderr.endswith("here that is a smaller --concurrency\n")
     assert list(Path().glob("*.jsonl")) == []
 
 

@@ -33,7 +33,6 @@ def test_a_table_has_means_rates_and_every_attempt() -> None:
         "score near             0.5000   0.5000 to 0.5000",
         "pass@1                 0.7500   reward ≥ 0.5",
         "pass@2                 1.0000   reward ≥ 0.5; left out 1 with fewer scored",
-        "pass^1                 0.7500   reward ≥ 0.5",
         "pass^2                 0.0000   reward ≥ 0.5; left out 1 with fewer scored",
         "scored 3 of 4 attempts",
         "unscored 1: ServerDown, such as eval-1 attempt 1: it is",
