@@ -6,24 +6,26 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from orchestrator.catalog import load_catalog
+from orchestrator.localcloud.meter import MINIMUM_S
 from orchestrator.localcloud.meter import Kind as Line
+from orchestrator.quote import SLACK
 from orchestrator.results import State
 from tests.faults.clock import START
-from tests.faults.fault import Kind
-from tests.faults.life import POLL_S, Life, the_plan
+from tests.faults.cloud import Instance
+from tests.faults.fault import CONTROLLER, Kind
+from tests.faults.life import POLL_S, RESUMED_AFTER_S, Life, the_plan
 from tests.faults.machine import Machine
 from tests.faults.strikes import MINUTE_S
 from tests.faults.trainer import Written
-from tests.faults.world import REGION
+from tests.faults.world import LINGER_S, REGION, SHUTDOWN_S
 
-DISK_MINUTE_USD = Decimal("0.0004")
-"""Our books bill each disk for a minute at least, the meter by the second."""
 AGREE = Decimal("0.01")
 """Our books and the cloud's meter may differ by so much of the metered amount."""
 # While S3 refuses, nothing can arrive; after that the agent's longest pause and one round.
 OUTAGE_S = MINUTE_S + 45.0
 FOR_EVER = 1e9
-UNATTENDED = {Kind.GONE_BEFORE, Kind.GONE_AFTER, Kind.EXPIRED}
+HOURS_PER_MONTH = 730
+UNATTENDED = {Kind.GONE_BEFORE, Kind.GONE_AFTER}
 HARMLESS = {Kind.TRAINER_KILLED, Kind.CLOCK_BEHIND}
 
 
@@ -56,20 +58,52 @@ def _books(life: Life) -> Iterator[str]:
     timed = (Line.COMPUTE, Line.EBS, Line.IPV4)
     metered = sum((Decimal(line["usd"]) for line in lines if line["kind"] in timed), Decimal(0))
     ours = life.settled_usd - _settled_for_results(life)
-    least = DISK_MINUTE_USD * len(life.world.cloud.instances)
+    least = sum((_minute_of_disk(life, line) for line in lines), Decimal(0))
     if ours < metered * (1 - AGREE):
         yield f"books: the ledger has ${ours:.4f}, the meter ${metered:.4f}"
     elif ours > metered * (1 + AGREE) + least + _unseen(life) and not life.forgotten:
         yield f"books: the ledger has ${ours:.4f}, the meter only ${metered:.4f}"
 
 
+def _minute_of_disk(life: Life, line: dict[str, str]) -> Decimal:
+    """Our books bill each disk for a minute at least, the meter by the second."""
+    short = Decimal(MINIMUM_S) / 3600 - Decimal(line["hours"])
+    if line["kind"] != Line.EBS or short <= 0:
+        return Decimal(0)
+    return _disk_usd_per_hour(life, line["box"]) * short
+
+
 def _unseen(life: Life) -> Decimal:
-    """EC2 tells no time of an end that was its own: such a box is billed until it is looked at."""
-    taken = [i for i in life.world.cloud.instances.values() if i.reason.startswith("Server.")]
-    if taken and any(fault.kind in UNATTENDED for fault in life.world.strikes.struck):
-        return life.cap_usd  # looked at long after; no line is above its reservation, though
-    prices = [load_catalog().price(i.type, REGION).usd_per_hour for i in taken]
-    return sum(prices, Decimal(0)) * Decimal(2 * POLL_S) / 3600
+    """EC2 tells no time of an end of its own: such a box is billed until somebody looks at it."""
+    found = life.world.cloud.instances.values()
+    return sum((_until_seen(life, i) for i in found if i.reason.startswith("Server.")), Decimal(0))
+
+
+def _until_seen(life: Life, instance: Instance) -> Decimal:
+    """Where nobody looks in time, it is billed to the end of what was reserved for it."""
+    if life.record is None or instance.ended_at is None:
+        return Decimal(0)
+    box, rates = instance.tags["gpurun:box"], load_catalog().storage(REGION)
+    left = life.record.plan.box(box).cloud_at + SLACK - instance.ended_at
+    seconds = min(max(left.total_seconds(), 0.0), _looked_within_s(life))
+    compute = load_catalog().price(instance.type, REGION).usd_per_hour
+    per_hour = compute + rates.ipv4_hour + _disk_usd_per_hour(life, box)
+    return per_hour * Decimal(seconds) / 3600
+
+
+def _looked_within_s(life: Life) -> float:
+    """It is terminated, then looked at; a teardown first deletes the network; a fault costs a
+    controller a minute."""
+    struck = [f.kind for f in life.world.strikes.struck if f.actor == CONTROLLER and f.at_s < 0]
+    if UNATTENDED & set(struck):
+        return FOR_EVER
+    delays = RESUMED_AFTER_S * len(struck) + LINGER_S * (Kind.SECOND_DOWN in struck)
+    return SHUTDOWN_S + POLL_S + delays
+
+
+def _disk_usd_per_hour(life: Life, box: str) -> Decimal:
+    plan = life.record.plan if life.record else the_plan()
+    return plan.box(box).disk_gb * load_catalog().storage(REGION).gp3_gb_month / HOURS_PER_MONTH
 
 
 def _whole(life: Life) -> Iterator[str]:

@@ -6,7 +6,7 @@ from datetime import UTC
 
 from orchestrator.localcloud.meter import Kind, Launch
 from tests.faults.cloud.account import Account
-from tests.faults.cloud.instance import BY_SPOT, Instance
+from tests.faults.cloud.instance import Instance
 
 _WHILE_RUNNING = (Kind.COMPUTE, Kind.IPV4)
 
@@ -97,8 +97,8 @@ def _unmap(account: Account, instance: Instance) -> None:
 
 def _say_why(account: Account, instance: Instance, reason: str) -> None:
     instance.reason = reason
-    if reason == BY_SPOT:
-        instance.transition = reason  # EC2 gives no time for it
+    if reason.startswith("Server."):
+        instance.transition = reason  # EC2 gives no time for an end of its own
         return
     at = account.timeline.time().astimezone(UTC)
     instance.transition = f"User initiated ({at:%Y-%m-%d %H:%M:%S} GMT)"
