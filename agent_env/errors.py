@@ -7,6 +7,7 @@ AgentEnvError
 ├── NotInstalled           a package that only trainers need is missing; the message installs it
 ├── CantListen             the server's address is taken, or isn't one
 ├── JournalError           the server's journal folder can't be used
+├── TokenMissing           the variable that should hold the server's token isn't set
 ├── PolicyError            a policy that can't be used, or whose own machinery failed
 ├── ResultsError           a results file can't be read or written, or is of another measurement
 ├── ToolError              a tool's answer to the model: what was wrong with the call
@@ -66,6 +67,10 @@ class PolicyError(AgentEnvError):
 
 class ResultsError(AgentEnvError):
     """A results file can't be read or written, or holds another measurement than is asked for."""
+
+
+class TokenMissing(AgentEnvError):
+    """The environment variable that should hold the server's token isn't set."""
 
 
 class ToolError(AgentEnvError):

@@ -100,8 +100,7 @@ class Task:
             model = entry.arguments.model_validate(args)
         except ValidationError as error:
             raise InvalidArguments(_complaint(name, error)) from None
-        values = {field: getattr(model, field) for field in entry.arguments.model_fields}
-        result = getattr(self, name)(**values)
+        result = getattr(self, name)(**model.__dict__)
         return result if isinstance(result, str) else json.dumps(result)
 
 

@@ -10,14 +10,19 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
 
 from agent_env.bundle import Bundle
+from agent_env.server.guard import Guard
 from agent_env.server.journal import Journals
+from agent_env.server.mcp_api import mcp_route
+from agent_env.server.openapi import openapi
 from agent_env.server.protocol import CallTool, ListTools, Reset
 from agent_env.server.served import Reward, Served, described, serve
+from agent_env.server.serving import Serving
 from agent_env.server.sessions import Sessions
 from agent_env.server.task_api import task_routes
 from agent_env.types import EpisodeState, Observation
@@ -29,6 +34,7 @@ def build_app(
     reward: Reward = None,
     max_concurrent_envs: int = 8,
     journal: str | Path | None = None,
+    token: str | None = None,
 ) -> Starlette:
     """An ASGI app that serves the bundles' tasks as episodes.
 
@@ -41,19 +47,29 @@ def build_app(
     served = serve(bundle, reward)
     journals = None if journal is None else Journals(Path(journal), max_concurrent_envs)
     sessions = Sessions(served, max_concurrent_envs, journals)
+    serving = Serving(sessions)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         sessions.begin()
+        serving.begin()
         yield
+        serving.close()
         sessions.close()
 
+    routes = [
+        WebSocketRoute("/ws", serving),
+        WebSocketRoute("/mcp", serving),
+        mcp_route(sessions),
+        *_fact_routes(served, sessions),
+        *task_routes(served),
+    ]
     app = Starlette(
         routes=[
-            WebSocketRoute("/ws", sessions),
-            *_fact_routes(served, sessions),
-            *task_routes(served),
+            *routes,
+            Route("/openapi.json", _answer(lambda: (200, openapi(served.name, routes)))),
         ],
+        middleware=[] if token is None else [Middleware(Guard, token=token)],
         exception_handlers={HTTPException: _as_json},
         lifespan=lifespan,
     )

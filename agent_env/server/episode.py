@@ -7,7 +7,6 @@ socket and no journal; called by one thread at a time.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import math
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 
 from agent_env.errors import InvalidArguments, TaskNotFound, ToolError, ToolNotFound
 from agent_env.server.protocol import FrameError, Reset, Step
+from agent_env.server.said import Said, say
 from agent_env.server.served import Served, ServedSplit
 from agent_env.task import Task
 from agent_env.types import END_TURN, EpisodeState, ErrorType, TaskData, ToolFault
@@ -32,13 +32,13 @@ class Outcome:
     reward: float | None = None
     done: bool = False
 
-    def digest(self) -> str:
-        """SHA-256 over the canonical JSON of what the environment said."""
-        said = {**self.fields, "metadata": self.metadata, "reward": self.reward, "done": self.done}
-        return hashlib.sha256(_CANONICAL(said).encode()).hexdigest()
+    def said(self) -> Said:
+        """The same as text."""
+        return say(self.fields, self.metadata, self.reward, self.done)
 
 
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+TASK_FAULTS = (Exception, SystemExit, KeyboardInterrupt)
+"""What a task may raise; one that asks for the process's end ends its own episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,23 @@ class Episode:
         )
 
     @property
-    def task(self) -> Task | None:
-        """The open task; None when it couldn't be opened."""
-        return self._task
+    def quick(self) -> bool | None:
+        """What the task says of itself; None when it couldn't be opened."""
+        return None if self._task is None else self._task.quick
+
+    @property
+    def replayable(self) -> bool:
+        """What the task says of itself; one that couldn't be opened says the same again."""
+        return self._task is None or self._task.replayable
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether the task has a `snapshot` of its own."""
+        return self._task is not None and type(self._task).snapshot is not Task.snapshot
+
+    def snapshot(self) -> Any:
+        """The task's state as JSON data, None where it has none just now."""
+        return None if self._task is None else self._task.snapshot()
 
     @property
     def turn(self) -> int:
@@ -110,10 +124,10 @@ class Episode:
         try:
             self._task = self._chosen.split.bundle.open(data)
             added = self._task.reset(self._chosen.seed)
-        except Exception as error:
+            prompt = data.prompt + (added or "")
+        except TASK_FAULTS as error:
             self._task = None
             return self._failed("reset", error)
-        prompt = data.prompt + (added or "")
         shown = {"prompt": prompt, "system_prompt": data.system_prompt, "appended": added}
         return Outcome(metadata={**shown, "task": self._ref})
 
@@ -140,7 +154,7 @@ class Episode:
             text = task.call_tool(name, arguments)
         except ToolError as error:
             return self._tool_reply(name, fault=_fault(error))
-        except Exception as error:
+        except TASK_FAULTS as error:
             return self._failed(name, error)
         if task.done:
             return self._finished(task, name, text)
@@ -153,7 +167,9 @@ class Episode:
             return self._tool_reply(END_TURN, fault=_faulty("invalid_args", message))
         try:
             prompt = task.end_turn(response)
-        except Exception as error:
+            if not isinstance(prompt, str | None):
+                raise TypeError(f"end_turn returned {prompt!r}, neither a prompt nor None")
+        except TASK_FAULTS as error:
             return self._failed(END_TURN, error)
         if prompt is None or task.done:
             return self._finished(task, END_TURN, None)
@@ -168,7 +184,7 @@ class Episode:
             reward = self._served.reward_of(self._chosen.split, scores)
             if reward is not None and not math.isfinite(reward):
                 raise ValueError(f"the reward is {reward}")
-        except Exception as error:
+        except TASK_FAULTS as error:
             return self._failed("no reward", error)
         self._done = True
         return Outcome(_result(name, text), {"scores": scores, "task": self._ref}, reward, True)
@@ -178,9 +194,9 @@ class Episode:
     ) -> Outcome:
         return Outcome(_result(name, text, fault), {"task": self._ref})
 
-    def _failed(self, where: str, error: Exception | str) -> Outcome:
+    def _failed(self, where: str, error: BaseException | str) -> Outcome:
         """The episode is over without a score; a fault of the environment also goes to the log."""
-        if isinstance(error, Exception):
+        if isinstance(error, BaseException):
             _log.error("%s of %s failed", where, self._chosen.data.id, exc_info=error)
             error = f"{where}: {type(error).__name__}: {error}"
         self._done = True
@@ -219,4 +235,4 @@ def _checked(scores: dict[str, float]) -> dict[str, float]:
     for name, value in scores.items():
         if not 0 <= value <= 1:  # also refuses NaN
             raise ValueError(f"the score {name!r} is {value}, outside [0, 1]")
-    return {name: float(value) for name, value in scores.items()}
+    return {name: float(scores[name]) for name in sorted(scores)}

@@ -66,6 +66,17 @@ class JournalFile:
             raise JournalFull(str(error)) from error
         self._size += len(records)
 
+    def compact(self, records: bytes) -> None:
+        """Keep the first line and then only these records, which stand for all before them.
+
+        Raises JournalFull.
+        """
+        try:
+            first, _, _ = self.read().partition(b"\n")
+        except OSError as error:
+            raise JournalFull(str(error)) from error
+        self.begin(first + b"\n" + records)
+
     def read(self) -> bytes:
         """All that stands in it, less a torn last line. Raises OSError."""
         written = self.path.read_bytes()

@@ -20,6 +20,9 @@ def parse(arguments: Sequence[str], *, prog: str) -> argparse.Namespace:
     parser.add_argument("--max-sessions", type=_count, default=64, help="sessions at one time")
     parser.add_argument("--reward", help="a score's id, or mean; default: the bundle's own")
     parser.add_argument("--journal", help="a folder: sessions outlive the server's process")
+    parser.add_argument(
+        "--token-env", help="the environment variable that has the token that clients must send"
+    )
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)

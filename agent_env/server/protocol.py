@@ -110,7 +110,14 @@ class Step:
         return {"type": "call_tool", "tool_name": self.tool_name, "arguments": self.arguments}
 
 
-Frame = Reset | Step | State | Close
+@dataclass(slots=True)
+class Rpc:
+    """`mcp`: a JSON-RPC request."""
+
+    request: dict[str, Any]
+
+
+Frame = Reset | Step | State | Close | Rpc
 
 _TOP_KEYS = frozenset({"type", "data"})
 _CALL_KEYS = frozenset({"type", "tool_name", "arguments", "metadata"})
@@ -130,6 +137,8 @@ def parse_frame(text: str | None) -> Frame:
             return _validated(Reset, data)
         case "state":
             return _validated(State, data)
+        case "mcp":
+            return Rpc(data)
         case "close":
             return Close()
         case _:
@@ -139,6 +148,11 @@ def parse_frame(text: str | None) -> Frame:
 def parse_action(action: dict[str, Any]) -> Step:
     """A journaled action as the step it was. Raises FrameError."""
     return _call(action) or _step(action)
+
+
+def parse_reset(data: dict[str, Any]) -> Reset:
+    """The data of a `reset`. Raises FrameError."""
+    return _validated(Reset, data)
 
 
 def error_frame(code: Code, message: str, **extra: Any) -> str:

@@ -66,7 +66,7 @@ def _chosen(served: Served, recorded: Recorded) -> Chosen:
 
 def _begun(episode: Episode, recorded: Recorded) -> Outcome:
     outcome = episode.reset()
-    if episode.task is not None and not episode.task.replayable:
+    if not episode.replayable:
         raise Lost("SESSION_LOST", "the task says that it can't be played again")
     _compare(outcome, recorded.digest, 0)
     return outcome
@@ -83,7 +83,7 @@ def _restored(episode: Episode, snapshot: Snapshot) -> Outcome:
 
 
 def _compare(outcome: Outcome, digest: str, seq: int) -> None:
-    if outcome.digest() != digest:
+    if outcome.said().digest() != digest:
         step = f"step {seq}" if seq else "the reset"
         message = f"played again, {step} didn't say what it had said; the task isn't deterministic"
         raise Lost("SESSION_DIVERGED", message, seq=seq)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agent_env.server.episode import Outcome
 from agent_env.server.protocol import dump, load
+from agent_env.server.said import Said
 
 VERSION = 1
 
@@ -57,26 +58,33 @@ class Recorded:
         return self.snapshot.n if self.snapshot else 0
 
 
-def reset_line(
-    *,
-    session: str,
-    episode: str | None,
-    bundle: str,
-    split: str,
-    index: int,
-    seed: int,
-    asked: dict[str, Any],
-    digest: str,
-) -> bytes:
+@dataclass(frozen=True, slots=True)
+class First:
+    """What an episode is made from, as the first line of its journal says it."""
+
+    session: str
+    episode: str | None
+    bundle: str
+    split: str
+    index: int
+    seed: int
+    asked: dict[str, Any]
+
+
+def reset_line(first: First, said: Said) -> bytes:
     """The first line of every journal."""
-    place = {"bundle": bundle, "split": split, "index": index, "seed": seed, "asked": asked}
-    return line({"v": VERSION, "session": session, "episode": episode, **place, "h": digest})
+    return line({"v": VERSION, **asdict(first), "h": said.digest()})
 
 
-def step_line(n: int, action: dict[str, Any], outcome: Outcome) -> bytes:
+def snapshot_line(n: int, turn: int, state: Any, outcome: Outcome) -> bytes:
+    """The task's own state after step `n`. Raises what a state does that isn't JSON data."""
+    return line({"snap": n, "turn": turn, "state": state, "reply": asdict(outcome)})
+
+
+def step_line(n: int, action: dict[str, Any], said: Said) -> bytes:
     """A step that is about to be answered."""
-    said = {"h": outcome.digest(), "r": outcome.reward, "d": outcome.done}
-    return line({"n": n, "a": action, **said})
+    result = f'"h":"{said.digest()}","r":{said.reward},"d":{said.done}'
+    return f'{{"n":{n},"a":{dump(action)},{result}}}\n'.encode()
 
 
 def line(record: dict[str, Any]) -> bytes:

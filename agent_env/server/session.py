@@ -5,19 +5,20 @@ answered. Used by the event loop alone; only the task itself may run in a thread
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from agent_env.server import ordering, record
-from agent_env.server.episode import Episode, Outcome, choose
+from agent_env.server import carry, ordering, record
+from agent_env.server.carry import Carried, carry_out
+from agent_env.server.episode import Chosen, Episode, choose
 from agent_env.server.journal import JournalFile, JournalFull
 from agent_env.server.pace import Pace
 from agent_env.server.pool import Pool
-from agent_env.server.protocol import FrameError, Reset, Step, dump
+from agent_env.server.protocol import FrameError, Reset, Step
 from agent_env.server.rebuild import Lost, Rebuilt, rebuild
+from agent_env.server.said import Said, session_metadata
 from agent_env.server.served import Served, ServedSplit
 from agent_env.types import EpisodeState
 
@@ -26,8 +27,6 @@ T = TypeVar("T")
 STEP_TIMEOUT = "STEP_TIMEOUT"
 RETRY_FULL_S = 1.0
 """When to send a step again that found the disk full, in seconds."""
-REPLAY_S = 1.0
-"""Of a task that can be snapshot, no more than this much is ever played again, in seconds."""
 COMPACT_BYTES = 2**18
 """A journal longer than this is begun anew with the next snapshot."""
 
@@ -40,8 +39,23 @@ class Session:
     """What a socket speaks to; outlives it."""
 
     __slots__ = (
-        "_asked", "_episode", "_played_s", "_running", "_split", "_tried", "_unwritten", "_work",
-        "episode_id", "epoch", "holder", "id", "journal", "known", "lost", "reply", "seq",
+        "_asked",
+        "_episode",
+        "_running",
+        "_split",
+        "_tried",
+        "_unsnapped_s",
+        "_unwritten",
+        "_work",
+        "episode_id",
+        "epoch",
+        "holder",
+        "id",
+        "journal",
+        "known",
+        "lost",
+        "reply",
+        "seq",
     )  # fmt: skip
 
     def __init__(self, session_id: str | None, work: Work) -> None:
@@ -63,7 +77,7 @@ class Session:
         self._unwritten: Callable[[], None] | None = None
         self._running: asyncio.Future[Any] | None = None
         self._tried = False
-        self._played_s = 0.0
+        self._unsnapped_s = 0.0
 
     @property
     def running(self) -> asyncio.Future[Any] | None:
@@ -82,11 +96,9 @@ class Session:
         if self._is_again(step) or self._tried or self._unwritten is not None:
             return None
         episode = self._open_episode()
-        began = time.perf_counter()
-        outcome = episode.step(step)
-        took = time.perf_counter() - began
-        self._work.pace.took(split, took)
-        return self._keep_step(step, outcome, took)
+        carried = carry_out(episode, step, n=self.seq + 1, unsnapped_s=self._unsnapped_s)
+        self._work.pace.took(split, carried.took_s)
+        return self._keep_step(carried)
 
     async def answer(self, frame: Reset | Step, holder: object) -> str:
         """Carry a frame out, or say again what it was answered. Raises FrameError, Fenced."""
@@ -101,9 +113,8 @@ class Session:
         episode = self._open_episode()
         self._write_down()
         self._begin_step()
-        began = time.perf_counter()
-        outcome = await self._in_thread(partial(episode.step, frame), frame.deadline_s)
-        return self._keep_step(frame, outcome, time.perf_counter() - began)
+        work = partial(carry_out, episode, frame, n=self.seq + 1, unsnapped_s=self._unsnapped_s)
+        return self._keep_step(await self._in_thread(work, frame.deadline_s))
 
     async def rebuild(self, journal: JournalFile) -> None:
         """Become what the journal says. Raises Lost."""
@@ -132,7 +143,7 @@ class Session:
     def _become(self, rebuilt: Rebuilt) -> None:
         self._episode, self._split = rebuilt.episode, rebuilt.chosen.split
         self._note_pace(rebuilt.episode, rebuilt.chosen.split)
-        self.reply = self._frame(rebuilt.outcome)
+        self.reply = self._frame(rebuilt.outcome.said())
 
     def _is_again(self, step: Step) -> bool:
         if self.lost is not None:
@@ -163,22 +174,41 @@ class Session:
             return self.reply
         chosen = choose(self._work.served, frame)
         episode = Episode(self._work.served, chosen)
-        self._begin_reset()
+        asked = ordering.asked_for(frame)
+        work = partial(carry.begin, episode, self._first(chosen, frame.episode_id, asked))
+        # The old episode is over the moment its successor is begun, not when that succeeds.
+        self._unwritten = None
         if self._work.pace.is_quick(chosen.split):
-            began = time.perf_counter()
-            outcome = episode.reset()
-            self._work.pace.took(chosen.split, time.perf_counter() - began)
+            carried = work()
+            self._work.pace.took(chosen.split, carried.took_s)
         else:
-            outcome = await self._in_thread(episode.reset, frame.deadline_s)
+            carried = await self._in_thread(work, frame.deadline_s)
         self._note_pace(episode, chosen.split)
-        self._episode, self._split, self._asked = episode, chosen.split, ordering.asked_for(frame)
+        self._episode, self._split, self._asked = episode, chosen.split, asked
         self.episode_id, self.seq, self.epoch, self.lost = frame.episode_id, 0, 0, None
-        self._tried, self._played_s = False, 0.0
-        return self._keep_reset(outcome, chosen.seed)
+        self._tried, self._unsnapped_s = False, 0.0
+        self.reply = self._frame(carried.said)
+        if self.journal is not None:
+            self._unwritten = partial(self.journal.begin, carried.records)
+            self._write_down()
+        return self.reply
+
+    def _first(
+        self, chosen: Chosen, episode_id: str | None, asked: dict[str, object]
+    ) -> record.First:
+        return record.First(
+            session=self.id or "",
+            episode=episode_id,
+            bundle=self._work.served.hashes[chosen.split.owner],
+            split=chosen.split.name,
+            index=chosen.data.index,
+            seed=chosen.seed,
+            asked=asked,
+        )
 
     def _note_pace(self, episode: Episode, split: ServedSplit) -> None:
-        if episode.task is not None:
-            self._work.pace.opened(split, episode.task.quick)
+        if episode.quick is not None:
+            self._work.pace.opened(split, episode.quick)
 
     async def _in_thread(self, work: Callable[[], T], deadline_s: float | None) -> T:
         running = self._work.pool.submit(work)
@@ -209,48 +239,22 @@ class Session:
             with suppress(JournalFull):
                 self.journal.append(record.line({"lost": reason}))
 
-    def _begin_reset(self) -> None:
-        """An old episode is over the moment its successor is begun, not when that succeeds."""
-        self._unwritten = None
-
     def _begin_step(self) -> None:
         self._tried = False
         if self.journal is not None:
             self._append(record.line({"try": self.seq + 1}))
 
-    def _keep_reset(self, outcome: Outcome, seed: int) -> str:
-        assert self._split is not None  # noqa: S101 - the reset chose it
-        self.reply = self._frame(outcome)
-        if self.journal is not None:
-            first = record.reset_line(
-                session=self.id or "",
-                episode=self.episode_id,
-                bundle=self._work.served.hashes[self._split.owner],
-                split=self._split.name,
-                index=self._episode_index(),
-                seed=seed,
-                asked=self._asked or {},
-                digest=outcome.digest(),
-            )
-            self._written(partial(self.journal.begin, first))
-        return self.reply
-
-    def _episode_index(self) -> int:
-        return self.state().index or 0
-
-    def _keep_step(self, step: Step, outcome: Outcome, took_s: float) -> str:
+    def _keep_step(self, carried: Carried) -> str:
         self.seq += 1
-        self._played_s += took_s
-        self.reply = self._frame(outcome)
+        self._unsnapped_s = 0.0 if carried.snapped else self._unsnapped_s + carried.took_s
+        self.reply = self._frame(carried.said)
         if self.journal is not None:
-            played = record.step_line(self.seq, step.action(), outcome)
-            self._written(partial(self.journal.append, played))
+            write = self.journal.append
+            if carried.snapped and self.journal.size > COMPACT_BYTES:
+                write = self.journal.compact
+            self._unwritten = partial(write, carried.records)
+            self._write_down()
         return self.reply
-
-    def _written(self, write: Callable[[], None]) -> None:
-        """Write, or keep what is to be written until the frame is sent again."""
-        self._unwritten = write
-        self._write_down()
 
     def _write_down(self) -> None:
         if self._unwritten is not None:
@@ -267,24 +271,10 @@ class Session:
         except JournalFull as error:
             raise _full(error) from error
 
-    def _frame(self, outcome: Outcome) -> str:
-        metadata = {
-            **outcome.metadata,
-            "episode_id": self.episode_id,
-            "session": {
-                "id": self.id,
-                "epoch": self.epoch,
-                "seq": self.seq,
-                "bundle_hash": self._bundle_hash(),
-            },
-        }
-        data = {
-            "observation": {**outcome.fields, "metadata": metadata},
-            "reward": outcome.reward,
-            "done": outcome.done,
-            "metadata": metadata,
-        }
-        return dump({"type": "observation", "data": data})
+    def _frame(self, said: Said) -> str:
+        return said.frame(
+            session_metadata(self.episode_id, self.id, self.epoch, self.seq, self._bundle_hash())
+        )
 
     def _bundle_hash(self) -> str | None:
         return self._work.served.hashes[self._split.owner] if self._split else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from agent_env.server.socket import Gone, Socket
+
 MAX_WAIT_S = 60.0
 """The longest that a socket may wait for room, in seconds."""
 
@@ -81,3 +83,23 @@ class Slots:
         if place.cancelled() and place in self._queue:
             self._queue.remove(place)
             self._hand_out()
+
+
+async def wait_for_room(slots: Slots, socket: Socket, wait_s: float) -> bool:
+    """Whether the socket got room within `wait_s` seconds. Raises Gone when it hung up.
+
+    A frame that comes early is kept for later; it says that the peer is alive.
+    """
+    place = slots.queue() if wait_s else None
+    if place is None:
+        return False
+    ahead = socket.listen()
+    await asyncio.wait({place, ahead}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+    if not place.done() and not socket.hung_up:  # too much came early: only time counts
+        await asyncio.wait({place}, timeout=wait_s)
+    if socket.hung_up and place.done():
+        slots.release()
+    if socket.hung_up:
+        place.cancel()
+        raise Gone
+    return not place.cancel()

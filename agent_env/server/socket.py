@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
@@ -17,6 +18,10 @@ FENCED = 4409
 """Close code: the session went on over another socket."""
 
 
+_AHEAD = 2
+"""A client has one frame in flight: what comes beyond that isn't read before its turn."""
+
+
 class Gone(Exception):
     """The peer has hung up, or we have."""
 
@@ -24,12 +29,13 @@ class Gone(Exception):
 class Socket:
     """Text in, text out; sending to a peer that is gone is no error, reading from it is."""
 
-    __slots__ = ("_ahead", "_receive", "_send", "closed", "heard", "query")
+    __slots__ = ("_ahead", "_messages", "_receive", "_send", "closed", "heard", "query")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
-        self._ahead: asyncio.Future[Any] | None = None
+        self._ahead: asyncio.Task[None] | None = None
+        self._messages: deque[Any] = deque()
         self.query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         self.closed = False
         self.heard = 0.0
@@ -52,28 +58,29 @@ class Socket:
 
     async def next(self) -> str | None:
         """The next frame's text; None for a binary one. Raises Gone."""
-        if self._ahead is None:
-            message = await self._receive()
-        else:
-            ahead, self._ahead = self._ahead, None
-            message = await ahead
+        if self._ahead is not None:
+            self.forget()
+        message = self._messages.popleft() if self._messages else await self._receive()
         if message["type"] == "websocket.disconnect" or self.closed:
             self.closed = True
             raise Gone
         text: str | None = message.get("text")
         return text
 
-    def listen(self) -> asyncio.Future[Any]:
-        """Done when the peer sends or hangs up; `next` then returns what came."""
+    def listen(self) -> asyncio.Task[None]:
+        """Read ahead, for `next` to return later; done when there is nothing more to hear."""
         if self._ahead is None:
-            self._ahead = asyncio.ensure_future(self._receive())
+            self._ahead = asyncio.ensure_future(self._read_ahead())
         return self._ahead
 
     @property
     def hung_up(self) -> bool:
         """Whether `listen` has heard the end."""
-        ahead = self._ahead
-        return ahead is not None and ahead.done() and _is_end(ahead)
+        return bool(self._messages) and self._messages[-1]["type"] == "websocket.disconnect"
+
+    async def _read_ahead(self) -> None:
+        while len(self._messages) < _AHEAD and not self.hung_up:
+            self._messages.append(await self._receive())
 
     async def send(self, text: str) -> None:
         """Nothing happens when the peer is gone; `next` will say so."""
@@ -92,15 +99,13 @@ class Socket:
         """Say why, then close."""
         await self.send(frame)
         # A client speaks first: closing now would break its send before it has read the reason.
-        await asyncio.wait({self.listen()}, timeout=1.0)
+        with suppress(TimeoutError, Gone):
+            async with asyncio.timeout(1.0):
+                await self.next()
         await self.close(code)
 
     def forget(self) -> None:
-        """Stop listening ahead."""
+        """Stop listening ahead; what was heard is kept."""
         if self._ahead is not None:
             self._ahead.cancel()
             self._ahead = None
-
-
-def _is_end(ahead: asyncio.Future[Any]) -> bool:
-    return not ahead.cancelled() and ahead.result()["type"] == "websocket.disconnect"

@@ -8,6 +8,7 @@ import os
 import sys
 
 from agent_env.bundle import load_bundle
+from agent_env.errors import TokenMissing
 from agent_env.server.app import build_app
 from agent_env.server.process import run
 
@@ -15,7 +16,8 @@ from agent_env.server.process import run
 def start(options: argparse.Namespace) -> None:
     """Load the bundles and serve them until told to stop.
 
-    Raises BundleError, RewardUndefined, JournalError, CantListen.
+    Raises BundleError, RewardUndefined, JournalError, TokenMissing,
+    CantListen.
     """
     bundles = [load_bundle(ref) for ref in options.bundle]
     app = build_app(
@@ -23,6 +25,7 @@ def start(options: argparse.Namespace) -> None:
         reward=options.reward,
         max_concurrent_envs=options.max_sessions,
         journal=options.journal,
+        token=_token(options.token_env),
     )
     run(
         app,
@@ -32,6 +35,18 @@ def start(options: argparse.Namespace) -> None:
         with_parent=options.with_parent,
         parent_pid=options.parent_pid,
     )
+
+
+def _token(variable: str | None) -> str | None:
+    """Never on the command line, where every process of the machine could read it."""
+    if variable is None:
+        return None
+    token = os.environ.get(variable)
+    if not token:
+        raise TokenMissing(
+            f"--token-env names {variable}, which isn't set: export it and start again"
+        )
+    return token
 
 
 def _announce(options: argparse.Namespace, port: int) -> None:
