@@ -20,6 +20,9 @@ from tests.agent_env.chaos.harness import Outcome, Plan, Share, run
 from tests.agent_env.chaos.monkey import Temper
 from tests.agent_env.chaos.verdict import LEAST_CUTS, LEAST_STRIKES, Verdict, judge
 
+HURRIED = Temper(pause_s=(0.5, 1.0), cut_pause_s=(0.05, 0.2), frozen_s=(0.1, 0.4))
+"""For a short run: as bad, but sooner."""
+
 
 def full(seed: int) -> Plan:
     """The gate: 200 days four times, 100 mailboxes, 64 sessions."""
@@ -33,17 +36,17 @@ def full(seed: int) -> Plan:
 def short(seed: int) -> Plan:
     """The same in little, for `make test`."""
     shares = (
-        Share(bundle="gridsim", tasks=20, attempts=2, sessions=10),
-        Share(bundle="inbox", tasks=12, attempts=1, sessions=6),
+        Share(bundle="gridsim", tasks=15, attempts=2, sessions=10),
+        Share(bundle="inbox", tasks=6, attempts=1, sessions=6),
     )
-    return Plan(shares=shares, think_s=0.4, seed=seed)
+    return Plan(shares=shares, think_s=0.3, seed=seed)
 
 
 def main() -> int:
     """Run twice, compare, print."""
     parser = argparse.ArgumentParser(prog="python -m tests.agent_env.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--short", action="store_true", help="a minute instead of minutes")
+    parser.add_argument("--short", action="store_true", help="half a minute instead of minutes")
     parser.add_argument("--keep", type=Path, help="a folder for tables, journals and server logs")
     args = parser.parse_args()
     logging.disable(logging.WARNING)  # every wait is told, and that is what this is full of
@@ -52,7 +55,7 @@ def main() -> int:
         home: Path = args.keep or Path(made)
         peace = run(plan, home / "peace", None)
         print(f"in peace: {len(peace.lines)} rollouts in {peace.wall_s:.1f} s", flush=True)
-        chaos = run(plan, home / "chaos", Temper())
+        chaos = run(plan, home / "chaos", HURRIED if args.short else Temper())
         for name, outcome in (("peace", peace), ("chaos", chaos)):
             (home / f"{name}.jsonl").write_bytes(outcome.table)
     return told(plan, peace, chaos, judge(peace, chaos), enough=not args.short)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from tests.agent_env.chaos.proxy import Proxy
 from tests.agent_env.chaos.victim import Victim
 
+KINDS = ("SIGKILL", "SIGTERM", "SIGSTOP")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Temper:
@@ -31,6 +33,7 @@ class Monkey:
         self._cut_rng = random.Random(f"cuts {seed}")
         self._over = threading.Event()
         self._threads = [threading.Thread(target=run) for run in (self._strike, self._cut)]
+        self._deck: list[str] = []
         self.strikes: Counter[str] = Counter()
         self.down_s = 0.0
         self.failure: Exception | None = None
@@ -50,13 +53,18 @@ class Monkey:
     def _strike(self) -> None:
         try:
             while not self._over.wait(self._rng.uniform(*self._temper.pause_s)):
-                kind = self._rng.choice(("SIGKILL", "SIGTERM", "SIGSTOP"))
+                kind = self._next()
                 began = time.monotonic()
                 self._done(kind)
                 self.down_s += time.monotonic() - began
                 self.strikes[kind] += 1
         except Exception as error:
             self.failure = error
+
+    def _next(self) -> str:
+        """All three before any comes again, in an order of its own."""
+        self._deck = self._deck or self._rng.sample(KINDS, len(KINDS))
+        return self._deck.pop()
 
     def _done(self, kind: str) -> None:
         if kind == "SIGSTOP":
