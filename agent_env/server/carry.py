@@ -29,8 +29,8 @@ class Carried:
     said: Said
     records: bytes
     took_s: float
-    snapped: bool = False
-    """Whether the records hold a snapshot, which stands for all before it."""
+    snapshot: bytes = b""
+    """One more record that stands for all before it, if there is one."""
 
 
 def carry_out(episode: Episode, step: Step, *, n: int, unsnapped_s: float) -> Carried:
@@ -61,7 +61,6 @@ def _add_snapshot(carried: Carried, episode: Episode, n: int) -> None:
     try:
         state = episode.snapshot()
         if state is not None:
-            carried.records += record.snapshot_line(n, episode.turn, state, carried.outcome)
-            carried.snapped = True
+            carried.snapshot = record.snapshot_line(n, episode.turn, state, carried.outcome)
     except Exception:
         _log.exception("the snapshot after step %d failed; the journal goes on without it", n)

@@ -189,7 +189,7 @@ class Session:
         self._tried, self._unsnapped_s = False, 0.0
         self.reply = self._frame(carried.said)
         if self.journal is not None:
-            self._unwritten = partial(self.journal.begin, carried.records)
+            self._unwritten = partial(self.journal.begin, carried.records + carried.snapshot)
             self._write_down()
         return self.reply
 
@@ -246,13 +246,14 @@ class Session:
 
     def _keep_step(self, carried: Carried) -> str:
         self.seq += 1
-        self._unsnapped_s = 0.0 if carried.snapped else self._unsnapped_s + carried.took_s
+        self._unsnapped_s = 0.0 if carried.snapshot else self._unsnapped_s + carried.took_s
         self.reply = self._frame(carried.said)
         if self.journal is not None:
-            write = self.journal.append
-            if carried.snapped and self.journal.size > COMPACT_BYTES:
-                write = self.journal.compact
-            self._unwritten = partial(write, carried.records)
+            if carried.snapshot and self.journal.size > COMPACT_BYTES:
+                self._unwritten = partial(self.journal.compact, carried.snapshot)
+            else:
+                records = carried.records + carried.snapshot
+                self._unwritten = partial(self.journal.append, records)
             self._write_down()
         return self.reply
 
