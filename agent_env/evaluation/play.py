@@ -113,6 +113,8 @@ class _Episode:
 
     def _answer(self, text: str) -> None:
         """Plain text: the reply to it is the next turn's prompt, or the end."""
+        if all(tool.name != END_TURN for tool in self._history.tools):
+            raise PolicyError(f"no call ended the episode, and the server has no {END_TURN}")
         self._turns += 1
         prompt = self._read(self._session.call_tool(END_TURN, {"response": text}))
         if not self._over:
@@ -147,7 +149,7 @@ class _Episode:
             tries=attempt.tries,
             status="scored" if scored else "unscored",
             reward=last.reward if scored else None,
-            scores=last.metadata.get("scores", {}) if scored else {},
+            scores=dict(sorted(last.metadata.get("scores", {}).items())) if scored else {},
             code=code,
             error=error,
             cut=self._cut,

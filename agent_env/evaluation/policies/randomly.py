@@ -31,7 +31,8 @@ class Randomly:
         rng = random.Random(history.digest(self._seed, history.calls))  # noqa: S311
         guess = Guess(rng, _words(history.messages))
         tools = [tool for tool in history.tools if tool.name != END_TURN]
-        if not tools or history.calls >= LONGEST or rng.random() < _END:
+        ends = history.calls >= LONGEST or rng.random() < _END
+        if not tools or (ends and len(tools) < len(history.tools)):
             return Move(calls=(Call(name=END_TURN, arguments={"response": guess.text()}),))
         return Move(calls=(_call(rng.choice(tools), guess, rng),))
 

@@ -126,8 +126,16 @@ class Endless:
 
 def test_a_task_that_never_ends_is_left_unscored(env: AgentEnv) -> None:
     (attempt,) = missing(env.tasks("eval")[:1], 1, 0, ())
-    row = play(Endless(), attempt, lambda _: Move(), tools=(), max_calls=5)
+    tools = tuple(env.tools("eval"))
+    row = play(Endless(), attempt, lambda _: Move(), tools=tools, max_calls=5)
     assert (row.code, row.turns) == ("PolicyError", MAX_TURNS)
+
+
+def test_an_answer_where_nothing_takes_one_is_no_score(env: AgentEnv) -> None:
+    (attempt,) = missing(env.tasks("eval")[:1], 1, 0, ())
+    row = play(Endless(), attempt, lambda _: Move(text="10"), tools=(), max_calls=5)
+    assert (row.reward, row.code) == (None, "PolicyError")
+    assert "the server has no end_turn" in str(row.error)
 
 
 def test_a_dead_server_leaves_everything_unscored() -> None:
