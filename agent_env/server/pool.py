@@ -1,7 +1,7 @@
 """Threads for steps that may take long: few while steps are short, more when some hang.
 
-A step that waits for a thread for 50 ms gets a new one, so that two hanging tasks stall no third;
-a thread over the core's number goes when it finds nothing to do.
+When for 50 ms no step was begun while some wait, they get threads of their own, so that two hanging
+tasks stall no third; a thread over the core's number goes when it finds nothing to do.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Pool:
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
+        self._begun = 0
         self._looking = False
 
     def submit(self, work: Callable[[], T]) -> asyncio.Future[T]:
@@ -43,7 +44,7 @@ class Pool:
             self._grow(1)
         elif self._threads < MAX_THREADS and not self._looking:
             self._looking = True
-            loop.call_later(STALL_S, self._look, loop)
+            loop.call_later(STALL_S, self._look, loop, self._begun)
         return future
 
     def close(self) -> None:
@@ -51,36 +52,39 @@ class Pool:
         for _ in range(self._threads):
             self._jobs.put(None)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        stalled = self._jobs.qsize() - self._idle
-        if stalled > 0:
-            self._grow(min(stalled, MAX_THREADS - self._threads))
-        self._looking = stalled > 0
+    def _look(self, loop: asyncio.AbstractEventLoop, begun: int) -> None:
+        waiting = self._jobs.qsize() - self._idle
+        if waiting > 0 and begun == self._begun:
+            self._grow(min(waiting, MAX_THREADS - self._threads))
+        self._looking = waiting > 0
         if self._looking:
-            loop.call_later(STALL_S, self._look, loop)
+            loop.call_later(STALL_S, self._look, loop, self._begun)
 
     def _grow(self, count: int) -> None:
         for _ in range(count):
             with self._lock:
                 self._threads += 1
+            stays = self._threads <= self._core
             # A daemon: the interpreter's end doesn't wait for a task that hangs.
-            threading.Thread(target=self._work, name="episode", daemon=True).start()
+            threading.Thread(target=self._work, args=(stays,), name="episode", daemon=True).start()
 
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                self._idle += 1
-            try:
-                job = self._jobs.get(timeout=LINGER_S)
-            except queue.Empty:
-                job = None
+    def _work(self, stays: bool) -> None:
+        while (job := self._next(stays)) is not None:
+            _run(*job)
+        with self._lock:
+            self._threads -= 1
+
+    def _next(self, stays: bool) -> _Job | None:
+        with self._lock:
+            self._idle += 1
+        try:
+            return self._jobs.get(timeout=None if stays else LINGER_S)
+        except queue.Empty:
+            return None
+        finally:
             with self._lock:
                 self._idle -= 1
-                if job is None and self._threads > self._core:
-                    self._threads -= 1
-                    return
-            if job is not None:
-                _run(*job)
+                self._begun += 1
 
 
 def _run(work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
