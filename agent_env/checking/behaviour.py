@@ -9,7 +9,7 @@ from typing import Any
 from agent_env.checking.finding import Finding, found
 
 QUICK_S = 0.010
-"""A server stops believing a `quick` task whose step took longer."""
+"""A server stops believing a `quick` task whose steps take longer."""
 
 GOOD = 0.9
 """What an expert is worth at least, and what doing nothing is not."""

@@ -16,7 +16,7 @@ from agent_env.types import TaskData
 
 SYSTEM_PROMPT = (
     f"You look after the mailbox of {OWNER}. Use the tools to do what is asked and change nothing "
-    "else. When you are done, call end_turn with your answer; another request may follow."
+    "else. When you are done, call end_turn with just your answer; another request may follow."
 )
 WEIGHTS = {"first": 0.25, "answer": 0.25, "second": 0.5}
 """What the reward is made of, before it is multiplied by `careful`."""

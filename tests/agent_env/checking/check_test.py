@@ -8,9 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_env.checking import Checked, check
+from agent_env.checking.behaviour import QUICK_S
 from agent_env.checking.finding import FIXES
+from agent_env.checking.probe import seed_of
 from agent_env.cli import main
 from agent_env.errors import BundleNotFound
+from agent_env.server.episode import derived_seed
+from agent_env.server.pace import SLOW_S
 
 FAULTY = Path(__file__).parent / "faulty"
 
@@ -218,6 +222,11 @@ def test_the_command_ends_with_0_for_a_bundle_without_a_fault(tmp_path: Path) ->
     ended = CliRunner().invoke(main, ["check", str(written(tmp_path))])
     said = "saying: no fault; 2 splits, 4 tasks, 4 of them played in two processes\n"
     assert (ended.exit_code, ended.output) == (0, said)
+
+
+def test_the_check_plays_as_the_server_does() -> None:
+    assert QUICK_S == SLOW_S
+    assert seed_of("gridsim/train/7") == derived_seed("gridsim/train/7")
 
 
 def test_no_bundle_at_all_is_a_mistake_in_the_command() -> None:

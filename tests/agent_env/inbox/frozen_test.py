@@ -18,7 +18,7 @@ from agent_env.bundles.inbox.generate import story, write
 
 from .players import ALL, story_of
 
-CONTENT_HASH = "bc63b4dee63fdb9c37ba8e6baaad6e21e9d16d354d163ce49d93b174b43f3f3e"
+CONTENT_HASH = "cc0d05efc56bc0ea9d3bacde39d63093bcf98d02eb074ee56726148aa7f2303b"
 """Changes only together with the stories, prompts or tools: results before and after such a
 change can't be compared, so say it in the changelog."""
 
@@ -118,7 +118,8 @@ def test_the_answer_and_its_rivals_stand_in_the_mail() -> None:
             continue  # its answer is a count
         asked = asked.chosen(asked.options[0]) if asked.options else asked
         text = "\n".join(mail.body for mail in asked.mails)
-        assert all(word in text for word in (*asked.answer.says, *asked.answer.never))
+        words = [word.partition("|")[0] for word in (*asked.answer.says, *asked.answer.never)]
+        assert all(word in text for word in words)
         assert not set(asked.answer.says) & set(asked.answer.never)
 
 

@@ -42,7 +42,10 @@ def test_a_fact_is_told_as_a_whole_word_and_without_its_rivals(text: str, told: 
     assert AMOUNT.told(text) is told
 
 
-def test_a_number_may_be_written_out() -> None:
+def test_a_number_or_a_time_may_be_written_in_either_way() -> None:
+    time = Fact(about="the time", says=("09:15|9:15",), never=("10:00",))
+    assert time.told("At 9:15.")
+    assert not time.told("19:15")
     count = Fact(about="the number", says=("3|three",), never=("2|two",))
     assert count.told("Three.")
     assert count.told("There were 3 on 2026-03-02")

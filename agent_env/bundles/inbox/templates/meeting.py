@@ -29,11 +29,9 @@ def meeting(rng: random.Random) -> Story:
     post.mail(namesake, _subject(topic), f"My part of {topic}: {when[3]}.", rng.randrange(20, 60))
     post.chatter([other], rng.randint(5, 8))
     mails, ids = post.deliver()
-    fact = Fact(
-        about="day and time",
-        says=(days[1], times[1]),
-        never=(days[0], times[0], days[2], times[2], days[3], times[3]),
-    )
+    said = [_spoken(time) for time in times]
+    others = (days[0], said[0], *days[2:], *said[2:])
+    fact = Fact(about="day and time", says=(days[1], said[1]), never=others)
     name = f"{person.name}'s last mail about {topic}"
     draft = {"described": person.name, "to": person.address, "fact": fact}
     return Story(
@@ -58,3 +56,8 @@ def meeting(rng: random.Random) -> Story:
 
 def _subject(topic: str) -> str:
     return topic.removeprefix("the ").capitalize()
+
+
+def _spoken(time: str) -> str:
+    """Either way to write a time before ten."""
+    return f"{time}|{time.removeprefix('0')}" if time.startswith("0") else time
