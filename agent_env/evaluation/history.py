@@ -75,7 +75,7 @@ unscored."""
 
 
 def observation_hash(observation: Observation) -> str:
-    """SHA-256 of its canonical JSON, as the server's journal has it (docs/env-protocol.md)."""
+    """SHA-256 of its canonical JSON, without the names of the session that it came through."""
     said = observation.model_dump(mode="json")
     said["metadata"] = _said(said["metadata"])
     canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))

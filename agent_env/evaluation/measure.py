@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -12,6 +13,7 @@ from agent_env.bundle import Bundle, load_bundle
 from agent_env.client import AgentEnv
 from agent_env.errors import AtCapacity, BundleError, TaskNotFound
 from agent_env.evaluation.history import tool_schema
+from agent_env.evaluation.own_server import own_server
 from agent_env.evaluation.results import Header
 from agent_env.types import TaskData, ToolSpec
 
@@ -42,28 +44,32 @@ class Request:
         return "://" in self.target
 
 
-def open_env(request: Request) -> AgentEnv:
+def open_env(request: Request) -> AbstractContextManager[AgentEnv]:
     """The server that is asked for, started if it is a bundle.
 
     Raises BundleError, TaskNotFound for a split that the bundle doesn't have, ServerDown.
     """
     if request.remote:
-        if request.reward is not None:
-            raise BundleError("--reward is the server's to know: give it to agent-env serve")
-        try:
-            return AgentEnv(request.target, patience=PATIENCE_S)
-        except ValueError as error:
-            raise BundleError(str(error)) from error
+        return _at_address(request)
     bundle = load_bundle(request.target)
     if request.split not in bundle.splits:
         known = ", ".join(bundle.splits)
         raise TaskNotFound(f"no split {request.split!r}; there are: {known}")
-    return AgentEnv.local(
+    return own_server(
         request.target,
         max_sessions=request.concurrency,
         reward=request.reward,
         patience=PATIENCE_S,
     )
+
+
+def _at_address(request: Request) -> AgentEnv:
+    if request.reward is not None:
+        raise BundleError("--reward is the server's to know: give it to agent-env serve")
+    try:
+        return AgentEnv(request.target, patience=PATIENCE_S)
+    except ValueError as error:
+        raise BundleError(str(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from typer.testing import CliRunner, Result
 from agent_env.cli import main
 from agent_env.client.local import LocalServer
 from agent_env.evaluation.results import comparable, read_results
+
+from ..conftest import eventually
 
 ROOT = Path(__file__).parents[3]
 COUNTER = ROOT / "tests" / "agent_env" / "counter"
@@ -94,6 +97,10 @@ def test_unscored_attempts_are_told_and_alone_are_played_again(server: LocalServ
     assert len(content[len(before) :].splitlines()) == 2
 
 
+def rows_in(name: str) -> int:
+    return Path(name).read_bytes().count(b"\n") - 1 if Path(name).exists() else 0
+
+
 def test_a_killed_eval_goes_on_with_exactly_what_is_missing() -> None:
     command = [sys.executable, "-c", "from agent_env.cli import main; main()", "eval"]
     command += [str(COUNTER), "--split", "eval", "--policy", "scripted:somebodys_policy:stalls"]
@@ -101,8 +108,7 @@ def test_a_killed_eval_goes_on_with_exactly_what_is_missing() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     Path("stalls").touch()
     with subprocess.Popen([*command, "cut.jsonl"], env=environment) as killed:
-        while not Path("cut.jsonl").exists() or Path("cut.jsonl").read_bytes().count(b"\n") < 13:
-            assert killed.poll() is None
+        eventually(lambda: rows_in("cut.jsonl") == 12)
         killed.kill()
     before = Path("cut.jsonl").read_bytes()
     with Path("cut.jsonl").open("ab") as file:
@@ -119,6 +125,67 @@ def test_a_killed_eval_goes_on_with_exactly_what_is_missing() -> None:
     _, resumed = read_results(Path("cut.jsonl"))
     _, whole = read_results(Path("whole.jsonl"))
     assert comparable(resumed) == comparable(whole)
+
+
+FRAGILE = """
+import os
+from agent_env import Bundle, Task, TaskData, tool
+
+class Fragile(Task):
+    @tool
+    def touch(self) -> str:
+        'Touch it.'
+        if self.data.index == 2:
+            os.abort()
+        return 'whole'
+
+    def score(self):
+        return {'kept': 1.0}
+
+class FragileBundle(Bundle):
+    name, splits = 'fragile', ('all',)
+
+    def tasks(self, split):
+        return [
+            TaskData(id=f't{n}', name='t', split=split, index=n, prompt='Touch.') for n in range(6)
+        ]
+
+    def open(self, data):
+        return Fragile(data)
+
+bundle = FragileBundle()
+"""
+
+
+@pytest.mark.slow
+def test_a_task_that_takes_its_server_down_is_lost_alone() -> None:
+    Path("fragile").mkdir()
+    Path("fragile/__init__.py").write_text(FRAGILE)
+    Path("touching.py").write_text(
+        "def play(history): return ('touch', {}) if history.calls < 2 else 'done'"
+    )
+    chosen = ["--split", "all", "--policy", "scripted:touching:play", "--concurrency", "3"]
+    done = run("eval", "fragile", *chosen, "--attempts", "2", "--out", "r.jsonl")
+    assert (done.exit_code, "scored 10 of 12 attempts" in done.stdout) == (1, True), done.output
+    _, rows = read_results(Path("r.jsonl"))
+    assert {(row.index, row.code) for row in rows if row.reward is None} == {(2, "SessionLost")}
+
+
+def test_an_interrupted_eval_says_how_to_go_on() -> None:
+    command = [sys.executable, "-c", "from agent_env.cli import main; main()", "eval"]
+    command += [str(COUNTER), "--split", "eval", "--policy", "scripted:somebodys_policy:stalls"]
+    Path("stalls").touch()
+    with subprocess.Popen(
+        [*command, "--attempts", "4", "--out", "r.jsonl"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        eventually(lambda: rows_in("r.jsonl") == 12)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert said.splitlines()[-1] == "agent-env: interrupted; the same command goes on"
 
 
 @pytest.mark.parametrize(
