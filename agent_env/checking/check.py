@@ -38,7 +38,7 @@ def check(ref: str | Path, *, sample: int = SAMPLE, timeout_s: float = TIMEOUT_S
         raise
     except BundleError as error:
         return _checked(None, 0, [found("load", str(ref), str(error))])
-    findings = structure(bundle)
+    findings = structure(bundle, sample)
     # What can't be listed or opened can't be played either.
     if any(finding.rule in _UNPLAYABLE for finding in findings):
         return _checked(bundle, 0, findings)

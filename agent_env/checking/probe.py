@@ -14,6 +14,7 @@ from typing import Any
 
 from agent_env.bundle import Bundle, load_bundle
 from agent_env.checking.playing import Player
+from agent_env.checking.sampling import sampled
 from agent_env.checking.snapshots import restored
 from agent_env.types import TaskData
 
@@ -29,13 +30,6 @@ def probe(bundle: Bundle, count: int) -> Iterator[dict[str, Any]]:
             data = tasks[place]
             yield {"begins": data.id}
             yield {"split": split, "id": data.id, **_task(bundle, player, data)}
-
-
-def sampled(length: int, count: int) -> list[int]:
-    """All places where there are at most `count`, else that many evenly spread from end to end."""
-    if length <= count:
-        return list(range(length))
-    return sorted({round(step * (length - 1) / max(1, count - 1)) for step in range(count)})
 
 
 def seed_of(task_id: str) -> int:

@@ -9,14 +9,15 @@ from typing import Any
 
 from agent_env.bundle import Bundle
 from agent_env.checking.finding import Finding, found
+from agent_env.checking.sampling import sampled
 from agent_env.types import TaskData, ToolSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TYPED = {"type", "enum", "const", "anyOf", "allOf", "oneOf", "$ref"}
 
 
-def structure(bundle: Bundle) -> list[Finding]:
-    """Everything wrong with how the bundle is laid out."""
+def structure(bundle: Bundle, sample: int) -> list[Finding]:
+    """Everything wrong with how the bundle is laid out; at most `sample` tasks are opened."""
     findings = [*_names(bundle)]
     tasks: list[TaskData] = []
     for split in dict.fromkeys(getattr(bundle, "splits", ())):
@@ -26,9 +27,13 @@ def structure(bundle: Bundle) -> list[Finding]:
             findings.append(found("dead-split", split, f"tasks({split!r}): {_told(error)}"))
             continue
         findings += [*_tasks(split, there)]
-        findings += [*_tools(bundle, split, there)] if there else []
+        findings += [*_tools(bundle, split, _some(there, sample))] if there else []
         tasks += there
     return [*findings, *_ids(tasks)]
+
+
+def _some(tasks: Sequence[TaskData], sample: int) -> list[TaskData]:
+    return [tasks[place] for place in sampled(len(tasks), sample)]
 
 
 def _names(bundle: Bundle) -> Iterator[Finding]:
