@@ -88,7 +88,7 @@ shell: setup ## shellcheck: the scripts as they are rendered, and our own
 check: lint types imports shell ## Everything that needs no running
 
 test: setup train-setup openenv-setup ## All tests: the main ones, those that train, those with OpenEnv itself
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --durations=25
 	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
 	.venv-openenv/bin/python -m pytest -m openenv -q
 

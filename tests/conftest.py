@@ -29,6 +29,12 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: what is left for the end is short, and no core waits."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def _is_collected(file: Path) -> bool:
     text = file.read_text(encoding="utf-8")
     if "mark.openenv" in text:
