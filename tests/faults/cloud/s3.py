@@ -342,12 +342,13 @@ def _page(
 ) -> tuple[list[tuple[str, bool]], bool]:
     """Keys and folders (True) after a name, and whether there are more."""
     rows: list[tuple[str, bool]] = []
+    begin = after.encode()
     for key in keys:
         row = (key, False)
         if delimiter and delimiter in key[len(prefix) :]:
             head = key[len(prefix) :].partition(delimiter)[0]
             row = (prefix + head + delimiter, True)
-        if row[0].encode() <= after.encode() or (rows and rows[-1] == row):
+        if (begin and row[0].encode() <= begin) or (rows and rows[-1] == row):
             continue
         if len(rows) == most:
             return rows, True
@@ -357,9 +358,10 @@ def _page(
 
 def _row(bucket: BucketState, key: str) -> Json:
     version = bucket.objects[key][-1]
+    at = version.at
     return {
         "Key": key,
         "Size": len(version.data or b""),
         "ETag": version.etag,
-        "LastModified": version.at.replace(microsecond=0),
+        "LastModified": at.replace(microsecond=0) if at.microsecond else at,
     }
