@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -65,12 +66,12 @@ def _digest(tasks: Sequence[TaskData]) -> str:
 
 
 def main(ref: str, count: str) -> None:
-    out = sys.stdout
-    # What the bundle prints is not for who reads the lines.
-    sys.stdout = sys.stderr
-    for line in probe(load_bundle(ref), int(count)):
-        out.write(json.dumps(line) + "\n")
-        out.flush()
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as out:
+        # What the bundle and its own processes print is not for who reads the lines.
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        for line in probe(load_bundle(ref), int(count)):
+            out.write(json.dumps(line) + "\n")
+            out.flush()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -148,7 +149,8 @@ class Loud(Fine):
     """No fault: what it prints must not be taken for what the check says."""
 
     def reset(self, seed: int | None) -> str | None:
-        print("hello", end="")
+        print("hello", end="", flush=True)
+        os.write(1, b"hello")
         return super().reset(seed)
 
 
