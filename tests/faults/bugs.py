@@ -35,6 +35,8 @@ class Bug:
     """Faults that bring it out, at whichever call; none: the undisturbed life does."""
     operations: tuple[str, ...] = ()
     """Calls at which to look; none: all."""
+    schedule: str = ""
+    """Instead of single faults: several at once, as `parse` reads them."""
     enforcers: Enforcers = field(default_factory=Enforcers)
 
 
@@ -189,8 +191,7 @@ BUGS = (
     Bug(
         "the kill schedules go before the boxes",
         _schedules_first,
-        kinds=(Kind.GONE_AFTER, Kind.GONE_BEFORE),
-        operations=("delete_schedule", "terminate_instances", "describe_instances"),
+        schedule="capacity@run_instances#2 gone-before@terminate_instances#1",
         enforcers=Enforcers(box=False),
     ),
     Bug(

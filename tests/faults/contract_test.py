@@ -6,6 +6,7 @@ others say call by call is in cloud/*_contract_test.py.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from tests.faults.cloud.kit import (
     TestAccount,
     nowhere,
     open_account,
+    refusal,
 )
 from tests.faults.cloud.model import operations_of
 
@@ -177,6 +179,108 @@ def test_a_kill_that_is_there_is_replaced_only_by_another(
     assert schedules.fires_at(account.session, name) == later.replace(microsecond=0)
     schedules.delete_kills(account.session, RUN)
     assert schedules.fires_at(account.session, name) is None
+
+
+def test_a_guard_is_there_before_the_box_and_goes_with_it(
+    account: TestAccount, run: BuiltRun
+) -> None:
+    run.guard()
+    run.guard()
+    name = schedules.guard_name(RUN, "l4")
+    assert schedules.find_kills(account.session, RUN) == [name]
+    assert schedules.fires_at(account.session, name) == run.tags.expires_at.replace(microsecond=0)
+    run.armed()
+    assert schedules.find_kills(account.session, RUN) == [f"gpurun-{RUN}-l4", name]
+    assert teardown(account.session, RUN, account.now()) == []
+    assert schedules.find_kills(account.session, RUN) == []
+
+
+def test_what_a_guard_asks_for_ends_the_boxs_instances_and_no_others(
+    account: TestAccount, run: BuiltRun
+) -> None:
+    account.turn()
+    mine, again, other = run.launch(), run.launch("l40s"), build(account, OTHER_RUN).launch()
+    run.guard()
+    guard = account.scheduler.get_schedule(Name=schedules.guard_name(RUN, "l4"))
+    asked = json.loads(guard["Target"]["Input"])
+    for _ in range(2):
+        assert len(account.ssm.start_automation_execution(**asked)["AutomationExecutionId"]) == 36
+    states = {box.instance_id: box.alive for box in find_boxes(account.session, RUN)}
+    assert states == {mine.instance_id: False, again.instance_id: True}
+    assert [box.instance_id for box in find_boxes(account.session, OTHER_RUN) if box.alive] == [
+        other.instance_id
+    ]
+
+
+@pytest.mark.parametrize("lost", ["ec2:TerminateInstances", "tag:GetResources"])
+def test_an_automation_whose_role_may_not_ends_nothing_and_tells_nobody(
+    account: TestAccount, run: BuiltRun, lost: str
+) -> None:
+    account.turn()
+    box = run.launch()
+    kill = f"gpurun-{RUN}-kill"
+    policy = account.iam.get_role_policy(RoleName=kill, PolicyName="gpurun")["PolicyDocument"]
+    text = json.dumps(policy).replace(lost, "sqs:Nothing")
+    account.iam.put_role_policy(RoleName=kill, PolicyName="gpurun", PolicyDocument=text)
+    account.ssm.start_automation_execution(**automation(run))
+    (seen,) = find_boxes(account.session, RUN)
+    assert (seen.instance_id, seen.alive) == (box.instance_id, True)
+
+
+def automation(run: BuiltRun) -> dict[str, Any]:
+    return {
+        "DocumentName": "AWS-TerminateEC2Instance",
+        "TargetParameterName": "InstanceId",
+        "Targets": [{"Key": "tag:gpurun:guard", "Values": [f"{RUN}/l4"]}],
+        "Parameters": {"AutomationAssumeRole": [run.kill_role]},
+    }
+
+
+TAG = {"Key": "tag:gpurun:guard", "Values": [f"{RUN}/l4"]}
+WRONG = [
+    ({"DocumentName": "AWS-TerminateInstances"}, "AutomationDefinitionNotFoundException"),
+    ({"Targets": [TAG, TAG]}, "ValidationException"),
+    ({"Targets": [{**TAG, "Values": ["a", "b"]}]}, "InvalidTarget"),
+    ({"Targets": [{**TAG, "Key": "ParameterValues"}]}, "InvalidTarget"),
+    ({"TargetParameterName": "Instances"}, "InvalidAutomationExecutionParametersException"),
+    ({"Targets": []}, "InvalidAutomationExecutionParametersException"),
+    (
+        {"Parameters": {"AutomationAssumeRole": ["arn:aws:iam::123456789012:role/nobody"]}},
+        "InvalidAutomationExecutionParametersException",
+    ),
+]
+
+
+@pytest.mark.parametrize("wrong, code", WRONG)
+def test_an_automation_that_could_end_nothing_is_refused(
+    account: TestAccount, run: BuiltRun, wrong: dict[str, Any], code: str
+) -> None:
+    account.turn()
+    asked = automation(run) | wrong
+    assert refusal(account.ssm.start_automation_execution, **asked) == code
+
+
+@pytest.mark.parametrize("wrong", [wrong for wrong, _ in WRONG[:-1]])
+def test_a_schedule_of_such_an_automation_is_refused_when_it_is_made(
+    account: TestAccount, run: BuiltRun, wrong: dict[str, Any]
+) -> None:
+    account.turn()
+    run.guard()
+    name = {"Name": schedules.guard_name(RUN, "l4")}
+    guard = account.scheduler.get_schedule(**name)
+    target = {**guard["Target"], "Input": json.dumps(automation(run) | wrong)}
+    kept = {key: guard[key] for key in ("FlexibleTimeWindow", "ScheduleExpression")}
+    update = account.scheduler.update_schedule
+    assert refusal(update, **name, **kept, Target=target) == "ValidationException"
+
+
+def test_an_automations_role_must_let_ssm_in(account: TestAccount, run: BuiltRun) -> None:
+    account.turn()
+    asked = automation(run) | {
+        "Parameters": {"AutomationAssumeRole": [run.kill_role.replace("-kill", "-box")]}
+    }
+    said = refusal(account.ssm.start_automation_execution, **asked)
+    assert said == "InvalidAutomationExecutionParametersException"
 
 
 def test_a_network_that_is_in_use_stays(account: TestAccount, run: BuiltRun) -> None:

@@ -18,6 +18,8 @@ def table() -> str:
 
 
 def _struck(bug: Bug) -> str:
+    if bug.schedule:
+        return " ".join(f"`{fault}`" for fault in bug.schedule.split())
     if not bug.kinds:
         return "no fault at all"
     kinds = ", ".join(f"`{kind}`" for kind in bug.kinds)

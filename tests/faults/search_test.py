@@ -79,7 +79,7 @@ def test_the_same_seed_draws_the_same_schedules() -> None:
 
 
 def test_a_failing_schedule_is_made_minimal() -> None:
-    gone = Fault(Kind.GONE_AFTER, operation="create_schedule", nth=1)
+    gone = Fault(Kind.GONE_AFTER, operation="run_instances", nth=1)
     harmless = Fault(Kind.TRAINER_KILLED, "long", "put_object", 20)
     only_the_controller = Enforcers(box=False, cloud=False)
     found = search.minimal((harmless, gone), only_the_controller)

@@ -54,8 +54,10 @@ SLOW: dict[str, Any] = {
 
 
 def built(account: TestAccount) -> None:
-    """Two boxes, armed, of which one is a spot box."""
+    """Two boxes, guarded and armed, of which one is a spot box."""
     run = build_run(account.session, account.tags(), ZONES)
+    for box in ("l4", "l40s"):
+        run.guard(box)
     run.armed("l4")
     run.armed("l40s", spot=True)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults import search
 from tests.faults.bugs import BUGS, Bug
-from tests.faults.fault import Fault
+from tests.faults.fault import Fault, parse
 from tests.faults.world import Enforcers
 
 NAMES = ("controller", "box", "cloud")
@@ -63,7 +63,7 @@ def new_code() -> Iterator[None]:
 def of(bug: Bug) -> list[tuple[Fault, ...]]:
     """The schedules in which a bug shows."""
     if not bug.kinds:
-        return [()]
+        return [parse(bug.schedule)]
     return [
         (fault,)
         for fault in search.singles()

@@ -30,7 +30,7 @@ SEVEN_HOURS = (
 
 def unattended(scene: Scene) -> None:
     """Launched, armed, left alone until long after the box has gone."""
-    scene.kill_after("create_schedule")
+    scene.kill_after("create_schedule", 2)
     with pytest.raises(ControllerDied):
         scene.launched()
     scene.until(scene.plan.box("one").cloud_at + 10 * MINUTE)

@@ -98,11 +98,13 @@ class Scene:
     def __post_init__(self) -> None:
         self.world.cloud.before = self._before
 
-    def kill_after(self, operation: str) -> None:
-        """The controller's first such call has its effect, and it sees no answer: SIGKILL."""
+    def kill_after(self, operation: str, nth: int = 1) -> None:
+        """The controller's nth such call has its effect, and it sees no answer: SIGKILL."""
+        left = [nth]
 
         def after(call: Call) -> None:
-            if (call.caller, call.operation) == (CONTROLLER, operation):
+            left[0] -= (call.caller, call.operation) == (CONTROLLER, operation)
+            if left[0] == 0:
                 self.world.cloud.after = None
                 self._killed = True
                 raise ControllerDied(gone=True)

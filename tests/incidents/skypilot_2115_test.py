@@ -16,10 +16,12 @@ from tests.faults.world import Enforcers
 from tests.incidents.scene import FOR_EVER, MINUTE, opened
 
 
-@pytest.mark.parametrize("died_after", ["run_instances", "create_schedule"])
-def test_a_box_whose_controller_died_for_good_ends_within_the_cap(died_after: str) -> None:
+@pytest.mark.parametrize("died_after, nth", [("run_instances", 1), ("create_schedule", 2)])
+def test_a_box_whose_controller_died_for_good_ends_within_the_cap(
+    died_after: str, nth: int
+) -> None:
     with opened(FOR_EVER, Enforcers(controller=False, cloud=False)) as scene:
-        scene.kill_after(died_after)
+        scene.kill_after(died_after, nth)
         with pytest.raises(ControllerDied):
             scene.launched()
         assert len(scene.alive()) == 1
@@ -30,9 +32,12 @@ def test_a_box_whose_controller_died_for_good_ends_within_the_cap(died_after: st
         assert 0 < scene.world.cloud.bill(scene.run_id) <= scene.plan.worst_case_usd
 
 
-def test_the_cloud_alone_ends_a_box_whose_own_timer_does_nothing() -> None:
+@pytest.mark.parametrize("died_after, nth", [("run_instances", 1), ("create_schedule", 2)])
+def test_the_cloud_alone_ends_a_box_whose_own_timer_does_nothing(
+    died_after: str, nth: int
+) -> None:
     with opened(FOR_EVER, Enforcers(controller=False, box=False)) as scene:
-        scene.kill_after("create_schedule")
+        scene.kill_after(died_after, nth)
         with pytest.raises(ControllerDied):
             scene.launched()
         scene.until(scene.plan.box("one").cloud_at + 2 * MINUTE)

@@ -18,7 +18,7 @@ from tests.incidents.scene import ONE_BOX, Scene, opened
 
 RETRIED = ONE_BOX.replace("retries: 0", "retries: 2")
 READS = ("describe_", "get_", "list_", "head_")
-WRITES = 19
+WRITES = 21
 
 
 def lose_the_box(scene: Scene) -> None:

@@ -55,9 +55,13 @@ def test_each_box_of_many_has_a_schedule_of_its_own_that_ends_it_in_time(many: S
     for page in scheduler.get_paginator("list_schedules").paginate(GroupName="default"):
         for entry in page["Schedules"]:
             kill = scheduler.get_schedule(Name=entry["Name"], GroupName="default")
-            (ended,) = json.loads(kill["Target"]["Input"])["InstanceIds"]
+            asked = json.loads(kill["Target"]["Input"])
+            targets = asked.get("InstanceIds") or asked["Targets"][0]["Values"]
             at = kill["ScheduleExpression"].removeprefix("at(").removesuffix(")")
-            found[ended] = datetime.fromisoformat(at + "+00:00")
+            found |= {ended: datetime.fromisoformat(at + "+00:00") for ended in targets}
+    assert len(targets) == 1
+    names = {box.id: many.world.machines[box.id].name for box in many.alive()}
     assert found == {
-        box.id: plan.box(many.world.machines[box.id].name).cloud_at for box in many.alive()
+        **{box_id: plan.box(name).cloud_at for box_id, name in names.items()},
+        **{f"{many.run_id}/{name}": plan.box(name).cloud_at for name in names.values()},
     }

@@ -66,9 +66,10 @@ def drive(world: World, *acts: Callable[[], None], poll_s: float = 15) -> Runner
 
 def kill_targets(world: World) -> list[str]:
     scheduler = world.session.client("scheduler")
-    names = [each["Name"] for each in scheduler.list_schedules()["Schedules"]]
+    names = sorted(each["Name"] for each in scheduler.list_schedules()["Schedules"])
     inputs = [scheduler.get_schedule(Name=name)["Target"]["Input"] for name in names]
-    return [instance for text in inputs for instance in json.loads(text)["InstanceIds"]]
+    asked = [json.loads(text) for text in inputs]
+    return [each for of in asked for each in of.get("InstanceIds") or of["Targets"][0]["Values"]]
 
 
 def test_what_ec2_takes_away_is_launched_again_and_its_jobs_go_on(world: World) -> None:
@@ -83,7 +84,8 @@ def test_what_ec2_takes_away_is_launched_again_and_its_jobs_go_on(world: World) 
     )
     first, second = world.instances()
     assert (first.attempt, second.attempt) == (1, 2)
-    assert seen == [[second.instance_id]]  # the schedule is the new one's
+    guarded = f"{world.record.run_id}/one"
+    assert seen == [[second.instance_id, guarded]]  # the schedule is the new one's
     assert runner.look().stage is Stage.CLEAN
     assert runner.look().jobs[0].state == "done"
     assert world.money().keys() == {"one", "one#2"}
@@ -207,18 +209,23 @@ def test_a_box_that_said_goodbye_is_launched_again_at_once(world: World) -> None
     assert second.launched_at - first.launched_at < timedelta(seconds=60)
 
 
-def test_a_kill_schedule_that_somebody_deleted_is_made_again(world: World) -> None:
+@pytest.mark.parametrize("suffix", ["", "-one", "-one.tag"])
+def test_a_schedule_or_guard_that_somebody_deleted_is_made_again(
+    world: World, suffix: str
+) -> None:
     world.begin()
     seen: list[list[str]] = []
 
     def deleted() -> None:
         scheduler = world.session.client("scheduler")
-        for each in scheduler.list_schedules()["Schedules"]:
-            scheduler.delete_schedule(Name=each["Name"], GroupName="default")
+        names = [each["Name"] for each in scheduler.list_schedules()["Schedules"]]
+        for name in (name for name in names if name.endswith(suffix)):
+            scheduler.delete_schedule(Name=name, GroupName="default")
 
     looks = lambda: seen.append(kill_targets(world))  # noqa: E731
     drive(world, deleted, looks, world.finishes)
-    assert seen == [[box.instance_id for box in world.instances()]]
+    (box,) = world.instances()
+    assert seen == [[box.instance_id, f"{world.record.run_id}/one"]]
     assert world.left() == []
 
 

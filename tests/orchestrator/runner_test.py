@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 
+from orchestrator.aws import schedules
 from orchestrator.aws.bucket import Bucket
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import leftovers
@@ -131,13 +132,14 @@ def test_a_box_that_has_ended_is_never_launched_again(
     assert kinds(runner).count(EventKind.LAUNCHED) == 1
 
 
-def test_launching_twice_leaves_one_box_and_one_schedule(
+def test_launching_twice_leaves_one_box_its_guard_and_one_schedule(
     runner: Runner, session: Session, begun: tuple[Bucket, RunRecord], clock: Clock
 ) -> None:
     runner.launch_all()
     another(session, begun, clock).launch_all()
     assert len(runner.instances()) == 1
-    assert len(session.client("scheduler").list_schedules()["Schedules"]) == 1
+    kill = f"gpurun-{runner.record.run_id}-one"
+    assert schedules.find_kills(session, runner.record.run_id) == [kill, f"{kill}.tag"]
 
 
 def test_when_no_zone_has_the_type_nothing_is_left(
@@ -169,6 +171,21 @@ def test_a_box_that_can_t_be_armed_is_ended_at_once(
     with pytest.raises(ApiError):
         runner.launch_all()
     assert [box.alive for box in runner.instances()] == [False]
+
+
+def test_a_box_that_can_t_have_a_guard_is_not_launched(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise ApiError("the scheduler refuses")
+
+    monkeypatch.setattr("orchestrator.aws.schedules.ensure_guard", refused)
+    with pytest.raises(ApiError, match="the scheduler refuses"):
+        runner.launch_all()
+    assert runner.instances() == []
+    monkeypatch.undo()
+    runner.launch_all()  # as when the run is resumed
+    assert [box.alive for box in runner.instances()] == [True]
 
 
 def test_down_in_the_middle_of_a_launch_wins(

@@ -65,6 +65,11 @@ class BuiltRun:
         )
         return record
 
+    def guard(self, box: str = "l4") -> None:
+        """What ends the box by its tag, whether it is there yet or not."""
+        at = self.tags.expires_at
+        schedules.ensure_guard(self.session, self.tags, box, at, self.kill_role)
+
 
 def build_run(session: Session, tags: RunTags, zones: tuple[str, ...]) -> BuiltRun:
     """May be called again: what is there stays."""

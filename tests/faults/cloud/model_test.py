@@ -107,6 +107,39 @@ def test_a_schedule_without_rights_is_given_up_into_the_queue(
     assert letter.box == "l4"
 
 
+def test_a_guard_ends_at_its_time_what_carries_its_tag_by_then(
+    account: TestAccount, cloud: ModelCloud, run: BuiltRun
+) -> None:
+    account.turn(automation_s=45)
+    run.guard()
+    account.pass_time(3600)
+    box, other = run.launch(), run.launch("l40s")
+    account.pass_time(3 * 3600)
+    cloud.settle()
+    instance = cloud.instances[box.instance_id]
+    assert instance.ended_at == run.tags.expires_at + timedelta(seconds=45)
+    assert instance.reason == "Client.UserInitiatedShutdown"
+    assert cloud.instances[other.instance_id].state == "running"
+    assert schedules.find_kills(account.session, RUN) == []
+
+
+@pytest.mark.parametrize("lost", ["ssm:StartAutomationExecution", "iam:PassRole"])
+def test_a_guard_that_may_not_start_its_automation_says_so_in_the_queue(
+    account: TestAccount, cloud: ModelCloud, run: BuiltRun, lost: str
+) -> None:
+    run.guard()
+    box = run.launch()
+    kill = f"gpurun-{RUN}-kill"
+    policy = account.iam.get_role_policy(RoleName=kill, PolicyName="gpurun")["PolicyDocument"]
+    text = json.dumps(policy).replace(lost, "sqs:Nothing")
+    account.iam.put_role_policy(RoleName=kill, PolicyName="gpurun", PolicyDocument=text)
+    account.pass_time(30 * 3600)
+    cloud.settle()
+    assert cloud.instances[box.instance_id].state == "running"
+    (letter,) = dead_letters.read_letters(account.session, RUN)
+    assert (letter.box, letter.reason[:10]) == ("l4", "its guard:")
+
+
 def test_rights_that_come_back_in_time_let_a_schedule_fire(
     account: TestAccount, cloud: ModelCloud, run: BuiltRun
 ) -> None:

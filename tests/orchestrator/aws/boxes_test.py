@@ -95,6 +95,7 @@ def test_the_request_is_exactly_this(stack: Stack, record: Callable[[Any, str], 
             "gpurun:bucket": "gpurun-123456789012-us-east-1",
             "gpurun:price-per-hour": "1.3232",
             "Name": f"gpurun-{RUN}-l4",
+            **({"gpurun:guard": f"{RUN}/l4"} if spec["ResourceType"] == "instance" else {}),
         }
 
 

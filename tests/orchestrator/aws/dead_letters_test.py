@@ -77,6 +77,13 @@ def test_reading_takes_nothing_away(session: Session, tags: RunTags) -> None:
         assert read_letters(session, RUN_ID) == [Letter("l4", "no role")]
 
 
+def test_a_letter_of_a_guard_names_its_box(session: Session, tags: RunTags) -> None:
+    ensure_queue(session, tags)
+    arn = f"arn:aws:scheduler:us-east-1:123456789012:schedule/default/gpurun-{RUN_ID}-l4.tag"
+    send(session, SCHEDULE_ARN=arn, ERROR_MESSAGE="no role")
+    assert read_letters(session, RUN_ID) == [Letter("l4", "its guard: no role")]
+
+
 def test_a_letter_that_names_no_schedule_names_the_instance(
     session: Session, tags: RunTags
 ) -> None:

@@ -25,12 +25,12 @@ def policy_of(session: Session, role: str) -> list[dict[str, Any]]:
     return statements
 
 
-def trust_of(session: Session, role: str) -> dict[str, Any]:
+def trust_of(session: Session, role: str) -> list[dict[str, Any]]:
     document: Any = session.client("iam").get_role(RoleName=role)["Role"][
         "AssumeRolePolicyDocument"
     ]
-    (statement,) = document["Statement"]
-    return dict(statement)
+    statements: list[dict[str, Any]] = document["Statement"]
+    return statements
 
 
 def test_a_box_reads_and_writes_its_runs_prefix_only(session: Session, tags: RunTags) -> None:
@@ -74,7 +74,8 @@ def test_a_box_deletes_nothing(session: Session, tags: RunTags) -> None:
 
 def test_only_ec2_takes_the_box_role(session: Session, tags: RunTags) -> None:
     ensure_box_role(session, tags, tags.bucket)
-    assert trust_of(session, BOX)["Principal"] == {"Service": "ec2.amazonaws.com"}
+    (trust,) = trust_of(session, BOX)
+    assert trust["Principal"] == {"Service": "ec2.amazonaws.com"}
 
 
 def test_the_kill_role_ends_this_runs_instances_only(session: Session, tags: RunTags) -> None:
@@ -92,16 +93,43 @@ def test_the_kill_role_ends_this_runs_instances_only(session: Session, tags: Run
             "Action": "sqs:SendMessage",
             "Resource": f"arn:aws:sqs:us-east-1:123456789012:gpurun-{RUN}-dead",
         },
+        {
+            "Effect": "Allow",
+            "Action": "ssm:StartAutomationExecution",
+            "Resource": [
+                "arn:aws:ssm:us-east-1::automation-definition/AWS-TerminateEC2Instance:*",
+                "arn:aws:ssm:us-east-1::document/AWS-TerminateEC2Instance",
+                "arn:aws:ssm:us-east-1:123456789012:automation-execution/*",
+            ],
+        },
+        {
+            "Effect": "Allow",
+            "Action": "iam:PassRole",
+            "Resource": arn,
+            "Condition": {"StringEquals": {"iam:PassedToService": "ssm.amazonaws.com"}},
+        },
+        {
+            "Effect": "Allow",
+            "Action": ["ec2:DescribeInstances", "ec2:DescribeInstanceStatus", "tag:GetResources"],
+            "Resource": "*",
+        },
     ]
 
 
-def test_only_this_accounts_schedules_take_the_kill_role(session: Session, tags: RunTags) -> None:
+def test_only_this_accounts_schedules_and_automations_take_the_kill_role(
+    session: Session, tags: RunTags
+) -> None:
     ensure_kill_role(session, tags)
-    trust = trust_of(session, KILL)
-    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
-    assert trust["Condition"]["StringEquals"] == {
-        "aws:SourceAccount": "123456789012",
-        "aws:SourceArn": "arn:aws:scheduler:us-east-1:123456789012:schedule-group/default",
+    scheduler, ssm = trust_of(session, KILL)
+    own = {"aws:SourceAccount": "123456789012"}
+    group = "arn:aws:scheduler:us-east-1:123456789012:schedule-group/default"
+    assert scheduler["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    assert scheduler["Condition"] == {"StringEquals": {**own, "aws:SourceArn": group}}
+    executions = "arn:aws:ssm:us-east-1:123456789012:automation-execution/*"
+    assert ssm["Principal"] == {"Service": "ssm.amazonaws.com"}
+    assert ssm["Condition"] == {
+        "StringEquals": own,
+        "StringLike": {"aws:SourceArn": executions},
     }
 
 

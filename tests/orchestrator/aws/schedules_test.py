@@ -8,13 +8,23 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.aws.role import ensure_kill_role
-from orchestrator.aws.schedules import delete_kills, ensure_kill, find_kills, fires_at
+from orchestrator.aws.schedules import (
+    delete_kills,
+    ensure_guard,
+    ensure_kill,
+    find_kills,
+    fires_at,
+    guard_name,
+)
 from orchestrator.aws.session import Session
-from orchestrator.aws.tags import RunTags
+from orchestrator.aws.tags import RunTags, named
 from orchestrator.errors import ApiError
+from orchestrator.fields import BoxName
 from orchestrator.localcloud.strict import StrictRules
+from orchestrator.run import RUN_ID
 from tests.fake_clock import FakeClock
 
 from .account import OTHER_RUN, RUN, Recorder, tags_of
@@ -51,6 +61,56 @@ def test_the_request_is_exactly_this(
             "DeadLetterConfig": {"Arn": f"arn:aws:sqs:us-east-1:123456789012:gpurun-{RUN}-dead"},
         },
     }
+
+
+def test_the_guard_asks_for_what_will_carry_the_boxs_tag(
+    session: Session, tags: RunTags, role_arn: str, record: Callable[[Any, str], Recorder]
+) -> None:
+    made = record("scheduler", "CreateSchedule")
+    for _ in range(2):
+        ensure_guard(session, tags, "l4", AT, role_arn)
+    (asked,) = made.calls
+    assert asked["Name"] == f"{NAME}.tag"
+    assert asked["ScheduleExpression"] == "at(2026-11-29T23:15:30)"
+    assert asked["Target"]["Arn"] == ("arn:aws:scheduler:::aws-sdk:ssm:startAutomationExecution")
+    assert json.loads(asked["Target"]["Input"]) == {
+        "DocumentName": "AWS-TerminateEC2Instance",
+        "TargetParameterName": "InstanceId",
+        "Targets": [{"Key": "tag:gpurun:guard", "Values": [f"{RUN}/l4"]}],
+        "Parameters": {"AutomationAssumeRole": [role_arn]},
+        "MaxConcurrency": "100%",
+        "MaxErrors": "100%",
+    }
+    assert asked["Target"]["RoleArn"] == role_arn
+    assert asked["Target"]["DeadLetterConfig"]["Arn"].endswith(f"gpurun-{RUN}-dead")
+
+
+def test_a_guard_goes_with_the_runs_schedules(
+    session: Session, tags: RunTags, role_arn: str
+) -> None:
+    ensure_guard(session, tags, "l4", AT, role_arn)
+    ensure_kill(session, tags, "l4", "i-1", AT, role_arn)
+    assert find_kills(session, RUN) == [NAME, f"{NAME}.tag"]
+    assert fires_at(session, guard_name(RUN, "l4")) == AT.replace(microsecond=0)
+    delete_kills(session, RUN)
+    assert find_kills(session) == []
+
+
+@pytest.mark.parametrize("box", ["l4.tag", "l4tag"])
+def test_no_boxs_schedule_is_another_boxs_guard(box: str) -> None:
+    """A box's name has no dot, so no box can be called as another box's guard is."""
+    allowed = TypeAdapter(BoxName)
+    if guard_name(RUN, "l4") == named(RUN, box):
+        with pytest.raises(ValidationError):
+            allowed.validate_python(box)
+    else:
+        assert allowed.validate_python(box) == box
+
+
+def test_the_longest_names_make_a_schedules_name() -> None:
+    run_id = f"{'r' * 16}-261129-190000-ab2c"
+    assert RUN_ID.fullmatch(run_id)
+    assert len(guard_name(run_id, "b" * 16)) <= 64
 
 
 def test_another_zone_of_time_means_the_same_instant(

@@ -166,3 +166,82 @@ def test_a_role_deleted_since_kills_nothing_and_harms_no_other_schedule(
     scheduled.now += timedelta(seconds=1)
     assert set(scheduled.firing.fire_due()) == {"first", "second"}
     assert scheduled.state() == "terminated"
+
+
+class Guarded(Scheduled):
+    """The instance carries a box's tag, and a schedule ends what does."""
+
+    def guard(self, **target: Any) -> None:
+        ec2 = self.client("ec2")
+        ec2.create_tags(Resources=[self.box], Tags=[{"Key": "gpurun:guard", "Value": "r1/l4"}])
+        asked = {
+            "DocumentName": "AWS-TerminateEC2Instance",
+            "TargetParameterName": "InstanceId",
+            "Targets": [{"Key": "tag:gpurun:guard", "Values": ["r1/l4"]}],
+            "Parameters": {"AutomationAssumeRole": [self.arn]},
+        }
+        arn = "arn:aws:scheduler:::aws-sdk:ssm:startAutomationExecution"
+        self.schedule(self.arn, Arn=arn, Input=json.dumps(asked), **target)
+
+    def lending(self, *actions: str, trusted: tuple[str, ...] = ("scheduler", "ssm")) -> None:
+        """A role for both services that may do so, and end this run's instances."""
+        self.arn = self.role()
+        iam = self.client("iam")
+        services = {"Service": [f"{name}.amazonaws.com" for name in trusted]}
+        document = {**TRUST, "Statement": {**TRUST["Statement"], "Principal": services}}  # type: ignore[dict-item]
+        iam.update_assume_role_policy(RoleName="kill", PolicyDocument=json.dumps(document))
+        allowed = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
+        more = json.dumps({"Version": "2012-10-17", "Statement": allowed})
+        iam.put_role_policy(RoleName="kill", PolicyName="more", PolicyDocument=more)
+
+
+LOOKS = ("tag:GetResources", "ec2:DescribeInstances", "ec2:DescribeInstanceStatus")
+STARTS = ("ssm:StartAutomationExecution", "iam:PassRole")
+
+
+@pytest.fixture
+def guarded() -> Iterator[Guarded]:
+    clock: list[Guarded] = []
+    with strict_aws(now=lambda: clock[0].now if clock else START):
+        clock.append(Guarded(clients_of(None)))
+        yield clock[0]
+
+
+def test_a_guard_ends_what_carries_its_tag_at_its_time(guarded: Guarded) -> None:
+    guarded.lending(*STARTS, *LOOKS)
+    guarded.guard()
+    guarded.now = DUE - timedelta(seconds=1)
+    assert guarded.firing.fire_due() == []
+    assert guarded.state() == "running"
+    guarded.now = DUE
+    assert guarded.firing.fire_due() == ["kill"]
+    assert guarded.state() == "terminated"
+    assert guarded.left() == []
+
+
+@pytest.mark.parametrize("lost", STARTS)
+def test_a_guard_that_may_not_start_or_lend_its_role_fails(guarded: Guarded, lost: str) -> None:
+    guarded.lending(*(set(STARTS) - {lost}), *LOOKS)
+    guarded.guard(RetryPolicy={"MaximumRetryAttempts": 0})
+    guarded.now = DUE
+    assert guarded.firing.fire_due() == []
+    assert guarded.state() == "running"
+
+
+@pytest.mark.parametrize("lost", LOOKS)
+def test_an_automation_that_can_t_find_its_instances_fails_unheard(
+    guarded: Guarded, lost: str
+) -> None:
+    guarded.lending(*STARTS, *(set(LOOKS) - {lost}))
+    guarded.guard()
+    guarded.now = DUE
+    assert guarded.firing.fire_due() == ["kill"]
+    assert guarded.state() == "running"
+
+
+def test_a_role_that_doesn_t_let_ssm_in_is_no_automations(guarded: Guarded) -> None:
+    guarded.lending(*STARTS, *LOOKS, trusted=("scheduler",))
+    guarded.guard(RetryPolicy={"MaximumRetryAttempts": 0})
+    guarded.now = DUE
+    assert guarded.firing.fire_due() == []
+    assert guarded.state() == "running"

@@ -177,6 +177,29 @@ def test_the_clouds_switch_ends_this_runs_instances_and_no_others(account: Accou
     assert not policy.allows(account.kill, "sqs:SendMessage", f"{queue}2", {})
 
 
+def test_the_switch_may_start_the_one_automation_and_lend_its_own_role_to_it(
+    account: Account,
+) -> None:
+    def may(action: str, resource: str, **context: str) -> bool:
+        return policy.allows(account.kill, action, resource, context)
+
+    starts, place = "ssm:StartAutomationExecution", f"arn:aws:ssm:{REGION}"
+    runbook = "AWS-TerminateEC2Instance"
+    assert may(starts, f"{place}::automation-definition/{runbook}:$DEFAULT")
+    assert may(starts, f"{place}::document/{runbook}")
+    assert may(starts, f"{place}:{ACCOUNT}:automation-execution/1")
+    for other in ("AWS-StopEC2Instance", f"{runbook}2", "AWS-TerminateEC2"):
+        assert not may(starts, f"{place}::automation-definition/{other}:$DEFAULT")
+        assert not may(starts, f"{place}::document/{other}")
+    roles, to = f"arn:aws:iam::{ACCOUNT}:role/gpurun", "iam:PassedToService"
+    own = f"{roles}/gpurun-{RUN}-kill"
+    assert may("iam:PassRole", own, **{to: "ssm.amazonaws.com"})
+    assert not may("iam:PassRole", own, **{to: "ec2.amazonaws.com"})
+    assert not may("iam:PassRole", own)
+    for role_of in (f"gpurun-{RUN}-box", f"gpurun-{OTHER}-kill"):
+        assert not may("iam:PassRole", f"{roles}/{role_of}", **{to: "ssm.amazonaws.com"})
+
+
 class AsBox:
     """Clients with the credentials of the run's box role, as moto gives them out."""
 
