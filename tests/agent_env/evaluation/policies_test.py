@@ -134,10 +134,15 @@ def test_random_moves_depend_on_what_was_seen_and_on_nothing_else() -> None:
     )
     assert elsewhere.stdout.strip() == str(moves(COUNTER, "turns", 4))
     assert moves(COUNTER, "turns", 4, seed=1) != moves(COUNTER, "turns", 4)
-    one, other = history(), history()
-    other.saw(Observation(metadata={"new": 1}))
-    drawn = {str(Randomly(seed)(each)) for seed in range(20) for each in (one, other)}
-    assert len(drawn) > 10
+
+
+def test_random_moves_follow_the_attempt_and_each_observation() -> None:
+    seen, attempts = [history() for _ in range(20)], [history() for _ in range(20)]
+    for number in range(20):
+        seen[number].saw(Observation(metadata={"number": number}))
+        attempts[number].attempt = number
+    for drawn in (seen, attempts):
+        assert len({str(Randomly(0)(each)) for each in drawn}) > 10
 
 
 def test_a_random_policy_ends(played_out: Callable[[str | Path, str], History]) -> None:
