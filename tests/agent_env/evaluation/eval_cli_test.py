@@ -101,6 +101,7 @@ def rows_in(name: str) -> int:
     return Path(name).read_bytes().count(b"\n") - 1 if Path(name).exists() else 0
 
 
+@pytest.mark.slow
 def test_a_killed_eval_goes_on_with_exactly_what_is_missing() -> None:
     command = [sys.executable, "-c", "from agent_env.cli import main; main()", "eval"]
     command += [str(COUNTER), "--split", "eval", "--policy", "scripted:somebodys_policy:stalls"]
