@@ -36,10 +36,10 @@ def full(seed: int) -> Plan:
 def short(seed: int) -> Plan:
     """The same in little, for `make test`."""
     shares = (
-        Share(bundle="gridsim", tasks=15, attempts=2, sessions=10),
-        Share(bundle="inbox", tasks=6, attempts=1, sessions=6),
+        Share(bundle="gridsim", tasks=10, attempts=2, sessions=8),
+        Share(bundle="inbox", tasks=5, attempts=1, sessions=5),
     )
-    return Plan(shares=shares, think_s=0.3, seed=seed)
+    return Plan(shares=shares, think_s=0.25, seed=seed)
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def told(plan: Plan, peace: Outcome, chaos: Outcome, verdict: Verdict, *, enough: bool) -> int:
-    """Print the figures; the exit status. `enough` asks for the gate's numbers of strikes."""
+    """Print the figures; the exit status. `enough`: the gate's number of strikes, and its time."""
     strikes = ", ".join(f"{count} {kind}" for kind, count in sorted(chaos.strikes.items()))
     print(
         f"disturbed: {sum(chaos.strikes.values())} strikes ({strikes}), {chaos.cuts} sockets cut,"
@@ -82,8 +82,8 @@ def told(plan: Plan, peace: Outcome, chaos: Outcome, verdict: Verdict, *, enough
     hard = sum(chaos.strikes.values()) >= LEAST_STRIKES and chaos.cuts >= LEAST_CUTS
     if enough and not hard:
         print(f"too gentle: {LEAST_STRIKES} strikes and {LEAST_CUTS} cuts are asked for")
-    good = verdict.kept and chaos.wall_s <= verdict.allowed_s and (hard or not enough)
-    return 0 if good else 1
+    whole = hard and chaos.wall_s <= verdict.allowed_s
+    return 0 if verdict.kept and (whole or not enough) else 1
 
 
 def _differences(peace: Outcome, chaos: Outcome) -> None:

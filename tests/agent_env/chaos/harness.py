@@ -125,13 +125,13 @@ class _Pool:
         self._raise()
 
     def _share(self, share: Share, env: AgentEnv) -> list[threading.Thread]:
-        split = "eval" if len(self._plan.shares) == 1 else f"{share.bundle}/eval"
+        split = f"{share.bundle}/eval"
         rows, tasks = env.rows(split), env.tasks(split)
         jobs: SimpleQueue[Job] = SimpleQueue()
         for attempt in range(share.attempts):
             for index in range(share.tasks):
                 jobs.put((rows[index], tasks[index], attempt))
-        factory = env.factory_for(split)
+        factory = env.factory[share.bundle]
         return [
             threading.Thread(target=self._guarded, args=(factory(), jobs))
             for _ in range(share.sessions)
