@@ -13,7 +13,7 @@ import json
 import random
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -106,7 +106,7 @@ def load_bundle(ref: str | Path | Bundle) -> Bundle:
     if isinstance(ref, Bundle):
         return ref
     text = str(ref)
-    if _is_folder(text):
+    if _on_disk(Path(text, "__init__.py").is_file):
         found = getattr(_import_folder(Path(text).resolve()), "bundle", None)
     elif ":" in text:
         module, _, attribute = text.partition(":")
@@ -127,9 +127,9 @@ def installed() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-def _is_folder(text: str) -> bool:
+def _on_disk(there: Callable[[], bool]) -> bool:
     try:
-        return (Path(text) / "__init__.py").is_file()
+        return there()
     except (OSError, ValueError):  # too long for a path, or with a null byte in it
         return False
 
@@ -141,7 +141,7 @@ def _by_name(name: str) -> object:
     # A box runs the bare source tree: nothing is installed there, so no entry points exist.
     if name.isidentifier() and importlib.util.find_spec(f"{GROUP}.{name}"):
         return getattr(_import(f"{GROUP}.{name}", name), "bundle", None)
-    if Path(name).is_dir():
+    if name and _on_disk(Path(name).is_dir):
         raise BundleNotFound(f"the folder {name!r} has no __init__.py that defines `bundle`")
     names = ", ".join(sorted(known)) or "none"
     raise BundleNotFound(

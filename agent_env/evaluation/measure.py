@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -11,10 +11,12 @@ from typing import Any
 
 from agent_env.bundle import Bundle, load_bundle
 from agent_env.client import AgentEnv
-from agent_env.errors import AtCapacity, BundleError, TaskNotFound
-from agent_env.evaluation.history import tool_schema
+from agent_env.errors import AtCapacity, BundleError, RewardUndefined, TaskNotFound
+from agent_env.evaluation.history import Move, tool_schema
 from agent_env.evaluation.own_server import own_server
+from agent_env.evaluation.play import play
 from agent_env.evaluation.results import Header
+from agent_env.evaluation.run import missing
 from agent_env.types import TaskData, ToolSpec
 
 PATIENCE_S = 60.0
@@ -84,7 +86,7 @@ class Measurement:
 def settle(request: Request, env: AgentEnv) -> Measurement:
     """Ask the server for tasks, tools, hashes and room.
 
-    Raises TaskNotFound, AtCapacity, ServerDown, Unauthorized.
+    Raises TaskNotFound, AtCapacity, RewardUndefined, ServerDown, Unauthorized.
     """
     tools = tuple(env.tools(request.split))
     tasks = tuple(env.tasks(request.split))
@@ -92,6 +94,8 @@ def settle(request: Request, env: AgentEnv) -> Measurement:
     if count > len(tasks):
         raise TaskNotFound(f"--tasks {count}: the split {request.split} has {len(tasks)}")
     _check_room(request, env, count * request.attempts)
+    if request.reward is not None:
+        _check_reward(env, tasks, tools)
     owner = _owner(request, env)
     header = Header(
         env=owner,
@@ -131,6 +135,16 @@ def _check_room(request: Request, env: AgentEnv, attempts: int) -> None:
         env.check(sessions=min(request.concurrency, attempts))
     except AtCapacity as error:
         raise AtCapacity(f"{error}; here that is a smaller --concurrency") from error
+
+
+def _check_reward(env: AgentEnv, tasks: Sequence[TaskData], tools: tuple[ToolSpec, ...]) -> None:
+    """An episode in which nothing is done says whether the score that is asked for exists."""
+    (attempt,) = missing(tasks[:1], 1, 0, ())
+    session = env.session()
+    row = play(session, attempt, lambda _: Move(), tools=tools, max_calls=1)
+    session.close()
+    if row.reward is None:
+        raise RewardUndefined(f"--reward: {row.error}")
 
 
 def _owner(request: Request, env: AgentEnv) -> str:

@@ -202,7 +202,7 @@ def test_an_interrupted_eval_says_how_to_go_on() -> None:
         ([str(COUNTER), "--split", "eval", "--key-env", "NO_KEY"], "NO_KEY: there is no such"),
         ([str(COUNTER), "--split", "eval", "--out", "no/r.jsonl"], "no/r.jsonl can't be written"),
         (["http://127.0.0.1:9", "--split", "eval"], "can't be reached"),
-        (["ftp://127.0.0.1", "--split", "eval"], "begins with http://"),
+        (["ftp://127.0.0.1", "--split", "eval"], "address is like http://"),
         (
             ["http://127.0.0.1:9", "--split", "eval", "--reward", "near"],
             "give it to agent-env serve",
@@ -220,6 +220,14 @@ def test_what_can_not_be_is_refused_before_anything_is_made(
     assert line.startswith("agent-env: ")
     assert complaint in line
     assert list(Path().glob("*.jsonl")) == []
+
+
+def test_a_reward_that_no_task_has_is_refused_before_anything_is_made() -> None:
+    done = evaluates(str(COUNTER), "--reward", "nosuch")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "the reward is 'nosuch', the task recorded: near" in done.stderr
+    assert list(Path().glob("*.jsonl")) == []
+    assert evaluates(str(COUNTER), "--reward", "near").exit_code == 0
 
 
 def test_a_server_with_too_few_sessions_is_told_before_anything_is_made(
