@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Lifespan
 
 from agent_env.bundle import Bundle
 from agent_env.server.guard import Guard
@@ -22,10 +23,33 @@ from agent_env.server.mcp_api import mcp_route
 from agent_env.server.openapi import openapi
 from agent_env.server.protocol import CallTool, ListTools, Reset
 from agent_env.server.served import Reward, Served, described, serve
-from agent_env.server.serving import Serving
-from agent_env.server.sessions import Sessions
+from agent_env.server.serving import Away, Serving
+from agent_env.server.sessions import RETRY_AFTER_S, Sessions
+from agent_env.server.slots import Slots
 from agent_env.server.task_api import task_routes
 from agent_env.types import EpisodeState, Observation
+
+
+class Desk(Protocol):
+    """What the facts are asked of: the sessions of this process, or of its workers."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop was asked for."""
+
+    @property
+    def journaled(self) -> bool:
+        """Whether sessions outlive the process."""
+
+    @property
+    def busy(self) -> int:
+        """Steps that a thread is at."""
+
+    def capacity(self) -> dict[str, int]:
+        """Counts of sessions by what became of them."""
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no new session or step; let the running steps end within the grace time."""
 
 
 def build_app(
@@ -46,7 +70,21 @@ def build_app(
     """
     served = serve(bundle, reward)
     journals = None if journal is None else Journals(Path(journal), max_concurrent_envs)
-    sessions = Sessions(served, max_concurrent_envs, journals)
+    return app_of(served, journals, max_concurrent_envs, token)
+
+
+def app_of(
+    served: Served, journals: Journals | None, max_sessions: int, token: str | None
+) -> Starlette:
+    """An app that is a whole server: it keeps room for the sessions of before."""
+    slots = Slots(max_sessions)
+    if journals is not None:
+        slots.claim(journals.living())
+    return sessions_app(Sessions(served, slots, journals), token)
+
+
+def sessions_app(sessions: Sessions, token: str | None) -> Starlette:
+    """An app whose sessions live in this process."""
     serving = Serving(sessions)
 
     @asynccontextmanager
@@ -57,33 +95,48 @@ def build_app(
         serving.close()
         sessions.close()
 
-    routes = [
-        WebSocketRoute("/ws", serving),
-        WebSocketRoute("/mcp", serving),
-        mcp_route(sessions),
-        *_fact_routes(served, sessions),
-        *task_routes(served),
-    ]
+    sockets: list[BaseRoute] = [WebSocketRoute("/ws", serving), WebSocketRoute("/mcp", serving)]
+    return assembled(sessions.served, sessions, [*sockets, mcp_route(sessions)], token, lifespan)
+
+
+def front_app(served: Served, desk: Desk, token: str | None) -> Starlette:
+    """An app for the front of workers: its websockets are those that no worker can have."""
+    sockets: list[BaseRoute] = [WebSocketRoute("/ws", Away()), WebSocketRoute("/mcp", Away())]
+    return assembled(served, desk, [*sockets, Route("/mcp", _no_worker, methods=["POST"])], token)
+
+
+async def _no_worker(_: Request) -> JSONResponse:
+    headers = {"Retry-After": f"{RETRY_AFTER_S:.0f}", "Connection": "close"}
+    return JSONResponse({"detail": "no worker is free, or the server is stopping"}, 503, headers)
+
+
+def assembled(
+    served: Served,
+    desk: Desk,
+    routes: list[BaseRoute],
+    token: str | None,
+    lifespan: Lifespan[Starlette] | None = None,
+) -> Starlette:
+    """The facts and the Task API beside these routes; `app.state.sessions` is the desk."""
+    routes = [*routes, *_fact_routes(served, desk), *task_routes(served)]
+    document = openapi(served.name, routes)
     app = Starlette(
-        routes=[
-            *routes,
-            Route("/openapi.json", _answer(lambda: (200, openapi(served.name, routes)))),
-        ],
+        routes=[*routes, Route("/openapi.json", _answer(lambda: (200, document)))],
         middleware=[] if token is None else [Middleware(Guard, token=token)],
         exception_handlers={HTTPException: _as_json},
         lifespan=lifespan,
     )
-    app.state.sessions = sessions
+    app.state.sessions = desk
     return app
 
 
-def _fact_routes(served: Served, sessions: Sessions) -> list[Route]:
+def _fact_routes(served: Served, desk: Desk) -> list[Route]:
     facts: dict[str, Callable[[], tuple[int, dict[str, Any]]]] = {
-        "/health": lambda: _health(sessions),
-        "/capacity": lambda: (200, _capacity(sessions)),
+        "/health": lambda: _health(desk),
+        "/capacity": lambda: (200, desk.capacity() | {"busy_sessions": desk.busy}),
         "/metadata": lambda: (200, _metadata(served)),
         "/schema": lambda: (200, _SCHEMA),
-        "/tools": lambda: (200, described(served) | {"journal": sessions.journaled}),
+        "/tools": lambda: (200, described(served) | {"journal": desk.journaled}),
     }
     return [Route(path, _answer(fact)) for path, fact in facts.items()]
 
@@ -96,19 +149,8 @@ def _answer(fact: Callable[[], tuple[int, dict[str, Any]]]) -> Any:
     return endpoint
 
 
-def _health(sessions: Sessions) -> tuple[int, dict[str, Any]]:
-    return (503, {"status": "stopping"}) if sessions.stopping else (200, {"status": "healthy"})
-
-
-def _capacity(sessions: Sessions) -> dict[str, Any]:
-    return {
-        "max_sessions": sessions.slots.limit,
-        "active_sessions": sessions.slots.active,
-        "reserved_sessions": sessions.slots.claimed,
-        "waiting": sessions.slots.waiting,
-        "busy_sessions": sessions.busy,
-        "free": sessions.slots.free,
-    }
+def _health(desk: Desk) -> tuple[int, dict[str, Any]]:
+    return (503, {"status": "stopping"}) if desk.stopping else (200, {"status": "healthy"})
 
 
 def _metadata(served: Served) -> dict[str, Any]:

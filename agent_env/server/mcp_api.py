@@ -18,7 +18,9 @@ def mcp_route(sessions: Sessions) -> Route:
     """Sessions of this route have no socket, so they last for the lease after each call."""
 
     async def endpoint(request: Request) -> JSONResponse:
-        return JSONResponse(await mcp.answer_text(await request.body(), _methods(sessions)))
+        reply = await mcp.answer_text(await request.body(), _methods(sessions))
+        # With several workers the next request of this connection is for another process.
+        return JSONResponse(reply, headers={"Connection": "close"})
 
     return Route("/mcp", endpoint, methods=["POST"])
 
@@ -26,7 +28,7 @@ def mcp_route(sessions: Sessions) -> Route:
 def _methods(sessions: Sessions) -> dict[str, mcp.Method]:
     async def create(params: dict[str, Any]) -> Any:
         reset = parse_reset(params)
-        session = sessions.create()
+        session = await sessions.create()
         await _begun(sessions, session, reset)
         return {"session_id": session.id}
 

@@ -21,12 +21,21 @@ def parse(arguments: Sequence[str], *, prog: str) -> argparse.Namespace:
     parser.add_argument("--reward", help="a score's id, or mean; default: the bundle's own")
     parser.add_argument("--journal", help="a folder: sessions outlive the server's process")
     parser.add_argument(
+        "--workers", type=_count, help="processes that run tasks; default: this one runs them"
+    )
+    parser.add_argument(
+        "--worker-memory-mb", type=_count, help="bound on each worker's address space, in MiB"
+    )
+    parser.add_argument(
         "--token-env", help="the environment variable that has the token that clients must send"
     )
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.worker_memory_mb is not None and options.workers is None:
+        parser.error("--worker-memory-mb bounds workers: give --workers, too")
+    return options
 
 
 def _count(text: str) -> int:

@@ -1,7 +1,7 @@
 """Threads for steps that may take long: few while steps are short, more when some hang.
 
-When for 50 ms no step was begun while some wait, they get threads of their own, so that two hanging
-tasks stall no third; a thread over the core's number goes when it finds nothing to do.
+When for 50 ms no step was begun while some wait, they get threads of their own, so that two
+hanging tasks stall no third; a thread over the core's number goes when it finds nothing to do.
 """
 
 from __future__ import annotations

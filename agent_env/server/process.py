@@ -4,25 +4,32 @@ never outlives the process that started it."""
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import errno
+import gc
 import os
-import signal
+import resource
 import socket
-import sys
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 import uvicorn
 from starlette.applications import Starlette
 
 from agent_env.errors import CantListen
+from agent_env.server.nursery import die_with
 
 GRACE_S = 3.0
 """How long running steps may take to end after a stop was asked for, in seconds."""
 
-_PR_SET_PDEATHSIG = 1
 _LAST_PORT = 65_535
+
+
+class Front(Protocol):
+    """Accepts connections in our stead."""
+
+    def open(self, server: EnvServer, listener: socket.socket) -> None:
+        """Begin to; called on the running loop."""
 
 
 class EnvServer(uvicorn.Server):
@@ -37,11 +44,20 @@ class EnvServer(uvicorn.Server):
                 # A trainer may hold the interpreter for long; a session must not die of that.
                 ws_ping_interval=20,
                 ws_ping_timeout=120,
+                # Steps are short texts on a near network: deflating them costs more than it saves.
+                ws_per_message_deflate=False,
                 timeout_graceful_shutdown=round(GRACE_S),
             )
         )
-        self._app = app
+        self.app = app
         self._announce = announce
+
+    def protocol(self) -> asyncio.BaseProtocol:
+        """Serves one accepted connection; for who accepts them without our listener."""
+        protocol: asyncio.BaseProtocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Announce the server once it listens."""
@@ -51,7 +67,7 @@ class EnvServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let the running steps reply first."""
-        await self._app.state.sessions.drain(GRACE_S)
+        await self.app.state.sessions.drain(GRACE_S)
         await super().shutdown(sockets)
 
 
@@ -63,6 +79,7 @@ def run(
     announce: Callable[[int], None],
     with_parent: bool = False,
     parent_pid: int | None = None,
+    front: Front | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, or, `with_parent`, until the parent process is gone.
 
@@ -72,12 +89,27 @@ def run(
     """
     listener = _listen(host, port)
     bound = listener.getsockname()[1]
-    server = EnvServer(app, lambda: announce(bound))
+
+    def began() -> None:
+        if front is not None:
+            front.open(server, listener)
+        announce(bound)
+
+    server = EnvServer(app, began)
     if parent_pid is not None:
-        _die_with(parent_pid)
+        die_with(parent_pid)
+    raise_file_limit()
     if with_parent:
         threading.Thread(target=_watch_stdin, args=(server,), daemon=True).start()
-    asyncio.run(server.serve([listener]))
+    # What is loaded stays: the collector needn't look at it again and again.
+    gc.freeze()
+    asyncio.run(server.serve([] if front is not None else [listener]))
+
+
+def raise_file_limit() -> None:
+    """A session is a socket and a journal: two files, where 1024 is a usual limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -98,12 +130,6 @@ def _why(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return "it is in use; port 0 takes a free one"
     return str(getattr(error, "strerror", None) or error)
-
-
-def _die_with(parent_pid: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it died before the kernel was asked
-        sys.exit(1)
 
 
 def _watch_stdin(server: EnvServer) -> None:

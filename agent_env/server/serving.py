@@ -30,6 +30,15 @@ _log = logging.getLogger(__name__)
 SWEEPS_PER_LEASE = 8
 
 
+class Away:
+    """An ASGI app that says before a websocket's handshake: come back."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse."""
+        headers = {"Retry-After": f"{RETRY_AFTER_S:.0f}", "Connection": "close"}
+        await Socket(scope, receive, send).deny(503, "the server is stopping", headers)
+
+
 class Serving:
     """An ASGI app for `WS /ws`, and for `WS /mcp`, which is JSON-RPC without the frames."""
 
@@ -52,8 +61,7 @@ class Serving:
         """Serve one socket from its handshake to its end."""
         socket = Socket(scope, receive, send)
         if self._sessions.stopping:
-            headers = {"Retry-After": f"{RETRY_AFTER_S:.0f}"}
-            await socket.deny(503, "the server is stopping", headers)
+            await Away()(scope, receive, send)
             return
         try:
             await socket.accept()

@@ -27,6 +27,8 @@ T = TypeVar("T")
 STEP_TIMEOUT = "STEP_TIMEOUT"
 RETRY_FULL_S = 1.0
 """When to send a step again that found the disk full, in seconds."""
+STUCK_S = 10.0
+"""How long after its deadline a step may run on before its worker is ended, in seconds."""
 COMPACT_BYTES = 2**18
 """A journal longer than this is begun anew with the next snapshot."""
 
@@ -222,6 +224,7 @@ class Session:
             raise
         if pending:
             running.add_done_callback(self._ended)
+            self._work.overdue(running)
             self._lose(STEP_TIMEOUT)
             raise ordering.timed_out()
         self._running = None
@@ -282,7 +285,7 @@ class Session:
 
 
 class Work:
-    """What all sessions of a server share: the tasks, the threads, and who is busy."""
+    """What all sessions of a process share: the tasks, the threads, and who is busy."""
 
     def __init__(self, served: Served) -> None:
         self.served = served
@@ -291,17 +294,30 @@ class Work:
         self.busy = 0
         self.idle = asyncio.Event()
         self.idle.set()
+        self.told: Callable[[int], None] = lambda _: None
+        """Hears how many steps threads are at."""
+        self.stuck: Callable[[], None] | None = None
+        """Called for a step that doesn't end long after its deadline."""
 
     def began(self) -> None:
         """A thread is given something to do."""
         self.busy += 1
         self.idle.clear()
+        self.told(self.busy)
 
     def ended(self, _: object) -> None:
         """It has ended."""
         self.busy -= 1
         if not self.busy:
             self.idle.set()
+        self.told(self.busy)
+
+    def overdue(self, running: asyncio.Future[Any]) -> None:
+        """A step is over its deadline."""
+        if self.stuck is not None:
+            loop, stuck = asyncio.get_running_loop(), self.stuck
+            timer = loop.call_later(STUCK_S, lambda: None if running.done() else stuck())
+            running.add_done_callback(lambda _: timer.cancel())
 
 
 def _full(error: JournalFull) -> FrameError:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -20,7 +21,7 @@ from agent_env.server.protocol import SESSION_ID, FrameError
 from agent_env.server.rebuild import Lost
 from agent_env.server.served import Served
 from agent_env.server.session import Session, Work
-from agent_env.server.slots import Slots, wait_for_room
+from agent_env.server.slots import Room
 from agent_env.server.socket import FENCED, Socket
 
 _log = logging.getLogger(__name__)
@@ -46,13 +47,13 @@ class Sessions:
     def __init__(
         self,
         served: Served,
-        max_sessions: int,
+        room: Room,
         journals: Journals | None = None,
         times: Times = Times(),
     ) -> None:
         self.served = served
         self.times = times
-        self.slots = Slots(max_sessions)
+        self.slots = room
         self.stopping = False
         self._work = Work(served)
         self._journals = journals
@@ -60,8 +61,6 @@ class Sessions:
         self._held: dict[Session, asyncio.TimerHandle] = {}
         self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._claims_timer: asyncio.TimerHandle | None = None
-        if journals is not None:
-            self.slots.claim(journals.living())
 
     @property
     def journaled(self) -> bool:
@@ -73,10 +72,18 @@ class Sessions:
         """Steps that a thread is at."""
         return self._work.busy
 
+    def capacity(self) -> dict[str, int]:
+        """Counts of sessions by what became of them."""
+        return self.slots.counts()
+
     def begin(self) -> None:
-        """Call once the event loop runs: claims that nobody takes are given up in the end."""
+        """Call once the event loop runs: in the end, claims that nobody takes are given up."""
         loop = asyncio.get_running_loop()
         self._claims_timer = loop.call_later(self.times.reserve_s, self._give_claims_up)
+
+    def watch(self, told: Callable[[int], None], stuck: Callable[[], None]) -> None:
+        """Tell how many steps threads are at, and of one that is long over its deadline."""
+        self._work.told, self._work.stuck = told, stuck
 
     async def drain(self, grace_s: float) -> None:
         """Take no new session or step; let the running steps end within the grace time."""
@@ -111,9 +118,9 @@ class Sessions:
             await older.close(FENCED)
         return session
 
-    def create(self) -> Session:
+    async def create(self) -> Session:
         """A session that no socket has; keep it with `hold`. Raises FrameError when full."""
-        if not self.slots.take():
+        if not await self.slots.enter(None, None, 0.0):
             raise self._full()
         session = Session(None, self._work)
         self.name(session, None)
@@ -133,6 +140,7 @@ class Sessions:
         else:
             session.id = uuid.uuid4().hex
         self._live[session.id] = session
+        self.slots.seat(session.id)
         if self._journals is not None:
             session.journal = self._journals.file(session.id)
 
@@ -178,11 +186,12 @@ class Sessions:
                     await session.rebuild(file)
                 session.journal = file
         except BaseException as error:
-            self.slots.release()
+            self.slots.release(entry.session_id)
             if isinstance(error, Lost):
                 self._bury(session, error)
             raise
         self._live[entry.session_id] = session
+        self.slots.seat(entry.session_id)
         return session
 
     def _bury(self, session: Session, lost: Lost) -> None:
@@ -194,8 +203,7 @@ class Sessions:
 
     async def _room(self, socket: Socket, entry: Entry) -> None:
         """A slot for the socket, waited for as it asks. Raises FrameError when full, Gone."""
-        taken = self.slots.take(entry.session_id)
-        if not taken and not await wait_for_room(self.slots, socket, entry.wait_s):
+        if not await self.slots.enter(socket, entry.session_id, entry.wait_s):
             raise self._full()
 
     def _full(self) -> FrameError:
@@ -221,7 +229,7 @@ class Sessions:
         if session.holder is not None:  # it was gone on with while its last step ran
             return
         if session.id is None or self._live.pop(session.id, None) is not None:
-            self.slots.release()
+            self.slots.release(session.id)
             self._put_away(session, keep=keep)
 
     def _put_away(self, session: Session, *, keep: bool) -> None:

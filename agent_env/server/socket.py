@@ -55,6 +55,9 @@ class Socket:
         start = {"type": "websocket.http.response.start", "status": status, "headers": pairs}
         await self._send(start)
         await self._send({"type": "websocket.http.response.body", "body": body})
+        # Uvicorn takes a return before it has closed the connection for a forgotten handshake.
+        await self._receive()
+        await asyncio.sleep(0)
 
     async def next(self) -> str | None:
         """The next frame's text; None for a binary one. Raises Gone."""

@@ -5,28 +5,38 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import sys
+from pathlib import Path
 
 from agent_env.bundle import load_bundle
 from agent_env.errors import TokenMissing
-from agent_env.server.app import build_app
-from agent_env.server.process import run
+from agent_env.server.app import app_of, front_app, sessions_app
+from agent_env.server.front import Front
+from agent_env.server.journal import Journals
+from agent_env.server.nursery import Nursery
+from agent_env.server.process import raise_file_limit, run
+from agent_env.server.served import Served, serve
+from agent_env.server.sessions import Sessions
+from agent_env.server.worker import work
 
 
 def start(options: argparse.Namespace) -> None:
     """Load the bundles and serve them until told to stop.
 
-    Raises BundleError, RewardUndefined, JournalError, TokenMissing,
-    CantListen.
+    Raises BundleError, RewardUndefined, JournalError, TokenMissing, CantListen.
     """
+    token = _token(options.token_env)
     bundles = [load_bundle(ref) for ref in options.bundle]
-    app = build_app(
-        bundles[0] if len(bundles) == 1 else bundles,
-        reward=options.reward,
-        max_concurrent_envs=options.max_sessions,
-        journal=options.journal,
-        token=_token(options.token_env),
-    )
+    served = serve(bundles[0] if len(bundles) == 1 else bundles, options.reward)
+    journals = Journals(Path(options.journal), options.max_sessions) if options.journal else None
+    raise_file_limit()
+    if options.workers is None:
+        front, app = None, app_of(served, journals, options.max_sessions, token)
+    else:
+        nursery = Nursery(lambda end: _work(options, served, journals, token, end))
+        front = Front(nursery, options.workers, options.max_sessions, journals)
+        app = front_app(served, front, token)
     run(
         app,
         host=options.host,
@@ -34,6 +44,23 @@ def start(options: argparse.Namespace) -> None:
         announce=lambda bound: _announce(options, bound),
         with_parent=options.with_parent,
         parent_pid=options.parent_pid,
+        front=front,
+    )
+
+
+def _work(
+    options: argparse.Namespace,
+    served: Served,
+    journals: Journals | None,
+    token: str | None,
+    end: socket.socket,
+) -> None:
+    """A worker's life."""
+    work(
+        end,
+        lambda room: sessions_app(Sessions(served, room, journals), token),
+        max_sessions=options.max_sessions,
+        memory_mb=options.worker_memory_mb,
     )
 
 

@@ -13,6 +13,7 @@ from agent_env.server.journal import Journals
 from agent_env.server.served import serve
 from agent_env.server.serving import Serving
 from agent_env.server.sessions import Sessions, Times
+from agent_env.server.slots import Slots
 
 from ..conftest import COUNTER
 
@@ -63,7 +64,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def played(
-    play: Callable[[Sessions, Serving], Awaitable[None]],
+    play: Callable[[Slots, Serving], Awaitable[None]],
     *,
     max_sessions: int = 1,
     journal: Path | None = None,
@@ -71,11 +72,13 @@ def played(
 ) -> None:
     async def main() -> None:
         journals = Journals(journal, max_sessions) if journal else None
-        sessions = Sessions(SERVED, max_sessions, journals, Times(**times))
+        slots = Slots(max_sessions)
+        slots.claim(journals.living() if journals else [])
+        sessions = Sessions(SERVED, slots, journals, Times(**times))
         serving = Serving(sessions)
         sessions.begin()
         serving.begin()
-        await play(sessions, serving)
+        await play(slots, serving)
         serving.close()
         sessions.close()
 
@@ -83,18 +86,18 @@ def played(
 
 
 def test_room_goes_to_who_waited_longest_and_not_to_who_hung_up() -> None:
-    async def play(sessions: Sessions, serving: Serving) -> None:
+    async def play(slots: Slots, serving: Serving) -> None:
         first = Peer(serving)
         await first.begin("session-1")
         waiting = [Peer(serving, "wait_s=60") for _ in range(3)]
         for peer in waiting:
             peer.send("reset")
-        await until(lambda: sessions.slots.waiting == 3)
+        await until(lambda: slots.waiting == 3)
         waiting[0].hang_up()
-        await until(lambda: sessions.slots.waiting == 2)
+        await until(lambda: slots.waiting == 2)
         first.send("close")
         assert (await waiting[1].receive())["type"] == "observation"
-        assert (sessions.slots.waiting, sessions.slots.active) == (1, 1)
+        assert (slots.waiting, slots.active) == (1, 1)
         waiting[1].send("close")
         assert (await waiting[2].receive())["type"] == "observation"
 
@@ -102,39 +105,39 @@ def test_room_goes_to_who_waited_longest_and_not_to_who_hung_up() -> None:
 
 
 def test_a_wait_for_room_ends_with_a_refusal() -> None:
-    async def play(sessions: Sessions, serving: Serving) -> None:
+    async def play(slots: Slots, serving: Serving) -> None:
         await Peer(serving).begin("session-1")
         for query in ("", "wait_s=0.05"):
             refused = await Peer(serving, query).receive()
             assert refused["data"]["code"] == "CAPACITY_REACHED"
             assert refused["data"]["retry_after_s"] > 0
-        assert (sessions.slots.waiting, sessions.slots.active) == (0, 1)
+        assert (slots.waiting, slots.active) == (0, 1)
 
     played(play)
 
 
 def test_the_queue_is_bounded() -> None:
-    async def play(sessions: Sessions, serving: Serving) -> None:
+    async def play(slots: Slots, serving: Serving) -> None:
         await Peer(serving).begin("session-1")
         queue = [Peer(serving, "wait_s=60") for _ in range(4)]
-        await until(lambda: sessions.slots.waiting == 4)
+        await until(lambda: slots.waiting == 4)
         refused = await Peer(serving, "wait_s=60").receive()
         assert refused["data"]["code"] == "CAPACITY_REACHED"
         for peer in queue:
             peer.hang_up()
-        await until(lambda: sessions.slots.waiting == 0)
+        await until(lambda: slots.waiting == 0)
 
     played(play)
 
 
 def test_a_session_without_a_socket_keeps_its_slot_for_the_hold_time(tmp_path: Path) -> None:
-    async def play(sessions: Sessions, serving: Serving) -> None:
+    async def play(slots: Slots, serving: Serving) -> None:
         peer = Peer(serving)
         await peer.begin("session-1")
         peer.hang_up()
         await peer.served
-        assert sessions.slots.active == 1
-        await until(lambda: sessions.slots.active == 0)
+        assert slots.active == 1
+        await until(lambda: slots.active == 0)
         assert (tmp_path / "left" / "session-1.jsonl").exists()
         again = Peer(serving, "session_id=session-1")
         assert (await again.ask("state"))["data"]["episode_id"] == "session-1"
@@ -144,22 +147,22 @@ def test_a_session_without_a_socket_keeps_its_slot_for_the_hold_time(tmp_path: P
 
 
 def test_a_client_that_never_showed_that_it_can_come_back_is_not_waited_for() -> None:
-    async def play(sessions: Sessions, serving: Serving) -> None:
+    async def play(slots: Slots, serving: Serving) -> None:
         peer = Peer(serving)
         await peer.ask("reset")
         peer.hang_up()
         await peer.served
-        assert sessions.slots.active == 0
+        assert slots.active == 0
 
     played(play)
 
 
 def test_without_a_journal_a_session_that_was_given_up_is_lost() -> None:
-    async def play(sessions: Sessions, serving: Serving) -> None:
+    async def play(slots: Slots, serving: Serving) -> None:
         peer = Peer(serving)
         await peer.begin("session-1")
         peer.hang_up()
-        await until(lambda: sessions.slots.active == 0)
+        await until(lambda: slots.active == 0)
         lost = await Peer(serving, "session_id=session-1").receive()
         assert lost["data"]["reason"] == "SESSION_LOST"
 
@@ -167,11 +170,11 @@ def test_without_a_journal_a_session_that_was_given_up_is_lost() -> None:
 
 
 def test_a_silent_socket_is_closed_and_its_session_may_come_back(tmp_path: Path) -> None:
-    async def play(sessions: Sessions, serving: Serving) -> None:
+    async def play(slots: Slots, serving: Serving) -> None:
         peer = Peer(serving)
         await peer.begin("session-1")
         assert await peer.receive() == {"closed": 4408}
-        assert sessions.slots.active == 0
+        assert slots.active == 0
         again = Peer(serving, "session_id=session-1")
         assert (await again.ask("state"))["data"]["episode_id"] == "session-1"
 
@@ -179,7 +182,7 @@ def test_a_silent_socket_is_closed_and_its_session_may_come_back(tmp_path: Path)
 
 
 def test_a_socket_whose_step_runs_is_not_silent() -> None:
-    async def play(sessions: Sessions, serving: Serving) -> None:
+    async def play(slots: Slots, serving: Serving) -> None:
         peer = Peer(serving)
         await peer.begin("session-1")
         wait = {"type": "call_tool", "tool_name": "wait", "arguments": {"seconds": 0.5}}
@@ -189,14 +192,14 @@ def test_a_socket_whose_step_runs_is_not_silent() -> None:
 
 
 def test_room_that_is_kept_and_not_asked_for_is_free_again(tmp_path: Path) -> None:
-    async def before(sessions: Sessions, serving: Serving) -> None:
+    async def before(slots: Slots, serving: Serving) -> None:
         await Peer(serving).begin("session-1")
 
-    async def after(sessions: Sessions, serving: Serving) -> None:
-        assert (sessions.slots.claimed, sessions.slots.free) == (1, 0)
+    async def after(slots: Slots, serving: Serving) -> None:
+        assert (slots.claimed, slots.free) == (1, 0)
         peer = Peer(serving, "wait_s=60")
         assert (await peer.begin("session-2"))["type"] == "observation"
-        assert (sessions.slots.claimed, sessions.slots.active) == (0, 1)
+        assert (slots.claimed, slots.active) == (0, 1)
         assert (tmp_path / "left" / "session-1.jsonl").exists()
 
     played(before, journal=tmp_path)
@@ -204,12 +207,12 @@ def test_room_that_is_kept_and_not_asked_for_is_free_again(tmp_path: Path) -> No
 
 
 def test_the_oldest_of_many_given_up_journals_go(tmp_path: Path) -> None:
-    async def play(sessions: Sessions, serving: Serving) -> None:
+    async def play(slots: Slots, serving: Serving) -> None:
         for number in range(7):
             peer = Peer(serving)
             await peer.begin(f"session-{number}")
             peer.hang_up()
-            await until(lambda: sessions.slots.active == 0)
+            await until(lambda: slots.active == 0)
         left = sorted(path.stem for path in (tmp_path / "left").iterdir())
         assert left == ["session-3", "session-4", "session-5", "session-6"]
 
@@ -217,12 +220,12 @@ def test_the_oldest_of_many_given_up_journals_go(tmp_path: Path) -> None:
 
 
 def test_two_sockets_of_one_session_rebuild_it_once(tmp_path: Path) -> None:
-    async def before(sessions: Sessions, serving: Serving) -> None:
+    async def before(slots: Slots, serving: Serving) -> None:
         peer = Peer(serving)
         await peer.begin("session-1")
         await peer.ask("step", type="call_tool", tool_name="add", arguments={"n": 4})
 
-    async def after(sessions: Sessions, serving: Serving) -> None:
+    async def after(slots: Slots, serving: Serving) -> None:
         peers = [Peer(serving, "session_id=session-1") for _ in range(3)]
         for peer in peers[:2]:
             assert await peer.receive() == {"closed": 4409}
@@ -230,7 +233,7 @@ def test_two_sockets_of_one_session_rebuild_it_once(tmp_path: Path) -> None:
         reply = await peers[2].ask("step", **again, metadata={"seq": 1})
         assert reply["data"]["observation"]["result"]["data"] == "4"
         assert reply["data"]["metadata"]["session"]["epoch"] == 1
-        assert sessions.slots.active == 1
+        assert slots.active == 1
 
     played(before, journal=tmp_path)
     played(after, journal=tmp_path)
