@@ -113,6 +113,6 @@ def cut(error: Exception) -> Cut:
 
 def _http_url(url: str) -> str:
     scheme, _, rest = url.partition("://")
-    if scheme not in ("http", "https", "ws", "wss"):
-        raise ValueError(f"an env server's address begins with http://, not {url!r}")
+    if scheme not in ("http", "https", "ws", "wss") or not urlsplit(url).hostname:
+        raise ValueError(f"an env server's address is like http://host:8000, not {url!r}")
     return f"{scheme.replace('ws', 'http')}://{rest.rstrip('/').removesuffix('/ws')}"

@@ -97,6 +97,7 @@ class Link:
             raise SessionLost(f"{down}; it keeps no journal to go on from") from down
         self.connected = True
         call.connects += 1
+        call.waits.pop(ServerDown, None)
         self._site.waits.over(ServerDown)
 
     def _query(self, sent: Sent, call: Call, now: float) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,10 @@ from websockets.sync.client import ClientConnection, connect
 from agent_env.client.local import LocalServer
 
 COUNTER = Path(__file__).parent / "counter"
+
+# The environments of the training and interop tests don't have it.
+with suppress(ModuleNotFoundError):
+    import_module("hypothesis").settings.register_profile("chaos", max_examples=10_000)
 
 
 class Wire:

@@ -37,6 +37,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_a_client_imports_neither_a_server_nor_a_trainer() -> None:
     heavy = {"starlette", "uvicorn", "torch", "trl", "transformers", "datasets", "openenv"}
+    heavy |= {"httpx", "click", "rich", "numpy"}
     assert not loaded_by("from agent_env import AgentEnv") & heavy
     assert not loaded_by("import agent_env.training.trl") & heavy
     assert not loaded_by("from agent_env import Task, tool, Bundle") & (heavy | {"websockets"})
