@@ -6,6 +6,8 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 
 from agent_env import AgentEnv
-from agent_env.client import AsyncSession, Session, _http
+from agent_env.client import AsyncSession, Session, _http, _preflight
 from agent_env.client.local import LocalServer
 from agent_env.errors import (
     AtCapacity,
@@ -427,6 +429,48 @@ def test_a_full_server_is_told_before_anything_is_loaded() -> None:
         own = begun(env)
         env.check(sessions=3)
         assert own.id is not None
+
+
+def test_sessions_that_others_hold_are_no_room(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_preflight, "HELD_S", 0.3)
+    with AgentEnv(server.url) as holder, AgentEnv(server.url) as env:
+        held = [begun(holder) for _ in range(2)]
+        with pytest.raises(AtCapacity, match=r"2 of the server's 32 are taken by others"):
+            env.check(sessions=31)
+        held.pop().close()
+        env.check(sessions=31)
+
+
+DIES = f"""
+import os, signal, sys
+from agent_env import AgentEnv
+
+env = AgentEnv(sys.argv[1])
+factory = env.factory_for("train")
+batch = [factory() for _ in range(2)]
+for one in batch:
+    one.reset(**{TASK!r})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_the_sessions_of_a_trainer_that_died_make_room_for_the_next(tmp_path: Path) -> None:
+    with (
+        LocalServer(COUNTER, max_sessions=2, journal=tmp_path) as server,
+        AgentEnv(server.url) as env,
+    ):
+        died = subprocess.run(
+            [sys.executable, "-c", DIES, server.url],
+            env={"PYTHONPATH": str(COUNTER.parents[2])},
+            check=False,
+        )
+        assert died.returncode == -signal.SIGKILL
+        assert _told(env, "/capacity")["active_sessions"] == 2
+        env.check(sessions=2)
+        assert [added(begun(env), 1) for _ in range(2)] == ["6", "6"]
 
 
 def _told(env: AgentEnv, path: str) -> dict[str, Any]:

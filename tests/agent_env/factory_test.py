@@ -272,6 +272,9 @@ def test_several_bundles_give_a_factory_each_and_rows_that_name_it(tmp_path: Pat
         assert env.splits == ("second", "counter/train", "counter/eval", "counter/turns")
         (row,) = env.rows("second")
         assert row["environment"] == "second"
+        both = env.rows("second", "counter/eval")
+        assert [r["environment"] for r in both] == ["second", *["counter"] * 4]
+        assert {tuple(sorted(r)) for r in both} == {tuple(sorted(row))}
         one = env.factory_for("second")()
         one.reset(**row)
         assert one.get_reward() == 1.0

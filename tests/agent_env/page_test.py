@@ -38,7 +38,7 @@ def test_a_snippet_runs(snippet: str, gridsim: LocalServer) -> None:
 
 def test_every_snippet_is_run_somewhere() -> None:
     counts = [len(snippets(training=training)) for training in (False, True)]
-    assert (counts, list(files())) == ([3, 1], ["doubling/__init__.py"])
+    assert (counts, list(files())) == ([4, 1], ["doubling/__init__.py"])
 
 
 def test_the_training_snippet_is_python() -> None:
