@@ -10,7 +10,7 @@ from orchestrator.aws import boxes as ec2
 from orchestrator.aws import evidence, keys, network, role, schedules, zones
 from orchestrator.aws import tags as tag
 from orchestrator.payload import build_payload
-from orchestrator.proof.design import BURSTS, DISK_GB, INSTANCE, SWEEP, Timing
+from orchestrator.proof.design import BURSTS, DISK_GB, GUARD, INSTANCE, SWEEP, Timing
 from orchestrator.proof.scripts import script_of
 from orchestrator.remote import new_key_pair
 from orchestrator.render import POWEROFF, POWEROFF_BY_VARIABLE
@@ -70,6 +70,8 @@ class Builder:
         roles_made = self.clock.now()
         for name in names:
             self.on_step(f"launching {name}")
+            if name == GUARD:
+                self._guard(arns[self.own.run_id])
             run_id, request = self.tags_of(name).run_id, self._request(name, profile, key, sha256)
             made = ec2.launch(self.session, request, nets[run_id])
             if not self.ids:
@@ -150,6 +152,11 @@ class Builder:
         except BaseException:
             ec2.terminate(self.session, [made.instance_id])
             raise
+
+    def _guard(self, arn: str) -> None:
+        """Before its box is there; the box's own schedule is far later."""
+        at = self.plan.planned_at + timedelta(seconds=self.timing.schedule)
+        schedules.ensure_guard(self.session, self.own, GUARD, at, arn)
 
     def _aim_at_foreign(self, arn: str) -> None:
         if SWEEP in self.ids:

@@ -32,9 +32,9 @@ BURST_USD_PER_VCPU_HOUR = Decimal("0.05")
 JOB = "work"
 JOB_COMMAND = 'PYTHONPATH="$GPURUN_ROOT/agent" exec python3 -m orchestrator.box.probe'
 
-AGENT, TIMER, SCHEDULE = "agent", "timer", "schedule"
+AGENT, TIMER, SCHEDULE, GUARD = "agent", "timer", "schedule", "guard"
 HALTED, CONTROLLER, SWEEP = "halted", "controller", "sweep"
-BOXES = (AGENT, TIMER, SCHEDULE, HALTED, CONTROLLER, SWEEP)
+BOXES = (AGENT, TIMER, SCHEDULE, GUARD, HALTED, CONTROLLER, SWEEP)
 BURSTS = (AGENT,)
 """Has work to do at boot; the others may be slow, and so never cost more than their price."""
 
@@ -183,6 +183,7 @@ def _deadlines(name: str, now: datetime, timing: Timing) -> tuple[datetime, date
         AGENT: (timing.drain, timing.poweroff, timing.net),
         TIMER: (timing.timer, timing.timer, timing.net),
         SCHEDULE: (timing.schedule,) * 3,
+        GUARD: (timing.schedule, timing.schedule, timing.net),
         HALTED: (timing.schedule,) * 3,
         CONTROLLER: (timing.controller, timing.controller, timing.net),
         SWEEP: (timing.schedule, timing.schedule, timing.net),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.proof.checks import Check, Verdict
-from orchestrator.proof.design import AGENT, HALTED, SCHEDULE, TIMER, Timing
+from orchestrator.proof.design import AGENT, GUARD, HALTED, SCHEDULE, TIMER, Timing
 
 if TYPE_CHECKING:
     from orchestrator.aws.boxes import BoxRecord
@@ -78,6 +78,12 @@ def expectations(plan: Plan, timing: Timing) -> Mapping[str, Expected]:
     ways = {
         TIMER: ("its own power-off timer alone", BY_ITSELF, box(TIMER).poweroff_at, 0),
         SCHEDULE: ("its schedule alone", BY_CALL, box(SCHEDULE).cloud_at, timing.fires_late),
+        GUARD: (
+            "its guard alone, by its tag",
+            BY_CALL,
+            plan.planned_at + timedelta(seconds=timing.schedule),
+            timing.fires_late,
+        ),
         HALTED: (
             "its schedule, after `halt`, which ended nothing",
             BY_CALL,

@@ -6,7 +6,6 @@ Every call in between, not only a sample: there the controller dies for good, an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -14,7 +13,8 @@ import pytest
 from orchestrator.aws import schedules
 from tests.faults import search
 from tests.faults.fault import CONTROLLER, Fault, Kind
-from tests.faults.life import the_plan
+from tests.faults.life import Life, the_plan
+from tests.faults.promises import breaches
 
 BOXES = [box.name for box in the_plan().boxes]
 FREEZES_AT = (1, 3, 20)
@@ -49,13 +49,12 @@ def deaths() -> list[tuple[Fault, Fault]]:
 def ends() -> Iterator[list[str]]:
     """Why each instance of the lives of a test ended, as EC2 says."""
     found: list[str] = []
-    real = search.breaches
 
-    def breaches(life: Any) -> list[str]:
+    def judged(life: Life) -> list[str]:
         found.extend(each.reason for each in life.world.cloud.instances.values())
-        return real(life)
+        return breaches(life)
 
-    with mock.patch.object(search, "breaches", breaches):
+    with mock.patch.object(search, "breaches", judged):
         yield found
 
 

@@ -15,6 +15,7 @@ from orchestrator.proof.design import (
     AGENT,
     AWS,
     BOXES,
+    GUARD,
     HALTED,
     LOCAL,
     SCHEDULE,
@@ -93,7 +94,7 @@ def test_the_box_of_the_timer_arms_it_as_every_run_does_and_then_asks_nobody() -
     assert "fetch" not in head
 
 
-@pytest.mark.parametrize("box", [SCHEDULE, HALTED, SWEEP])
+@pytest.mark.parametrize("box", [SCHEDULE, GUARD, HALTED, SWEEP])
 def test_the_other_boxes_have_nothing_that_could_power_them_off(box: str) -> None:
     for word in ("poweroff", "shutdown", "end_box", "systemctl"):
         assert word not in script(box)

@@ -31,7 +31,7 @@ def test_enforcers_that_end_nothing_fail_and_what_calls_end_still_passes(
 ) -> None:
     report = proof_by("me@here").prove()
     found = verdicts(report)
-    for box in ("agent", "timer", "schedule", "halted"):
+    for box in ("agent", "timer", "schedule", "guard", "halted"):
         assert found[f"ended: {box}"] is Verdict.FAIL
     for name in ("ended: controller", "ended: sweep", "swept whole", "role spares other runs"):
         assert found[name] is Verdict.PASS

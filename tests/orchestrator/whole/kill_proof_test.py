@@ -14,7 +14,7 @@ from .conftest import Desk
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 COMMAND = [sys.executable, "-m", "orchestrator.cli", "kill-proof"]
-BOXES = ("agent", "timer", "schedule", "halted", "controller", "sweep")
+BOXES = ("agent", "timer", "schedule", "guard", "halted", "controller", "sweep")
 
 
 def ours(desk: Desk) -> list[dict[str, Any]]:
