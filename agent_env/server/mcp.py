@@ -95,7 +95,8 @@ def _result(data: dict[str, Any]) -> dict[str, Any]:
     text = fault["message"] if fault else failure or result.get("data") or result.get("prompt")
     content = result.get("content") or ([{"type": "text", "text": text}] if text else [])
     about = {"done": data["done"], "reward": data["reward"], "metadata": data["metadata"]}
-    return {"content": content, "isError": bool(fault or failure), "_meta": about}
+    # `data` is what OpenEnv's tool client gives its caller.
+    return {"content": content, "data": text, "isError": bool(fault or failure), "_meta": about}
 
 
 def _error(number: Any, error: RpcError) -> dict[str, Any]:

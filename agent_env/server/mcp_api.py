@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from agent_env.server import mcp
 from agent_env.server.protocol import Reset, parse_reset
-from agent_env.server.session import Session
+from agent_env.server.session import Fenced, Session
 from agent_env.server.sessions import Sessions
 
 
@@ -34,6 +34,9 @@ def _methods(sessions: Sessions) -> dict[str, mcp.Method]:
 
     async def close(params: dict[str, Any]) -> Any:
         session = _found(sessions, params)
+        if session.holder is not None:
+            message = f"the session {session.id!r} is held by a websocket, whose end is its end"
+            raise mcp.RpcError(mcp.INVALID_REQUEST, message)
         sessions.end(session)
         return {"session_id": session.id, "closed": True}
 
@@ -63,9 +66,15 @@ async def _begun(sessions: Sessions, session: Session, reset: Reset) -> None:
 
 
 async def _asked(sessions: Sessions, method: str, params: dict[str, Any]) -> Any:
+    """As OpenEnv's tool client asks: its socket resets the session that it calls tools of here."""
     session = _found(sessions, params)
-    sessions.hold(session, sessions.times.lease_s)
-    return await mcp.tool_methods(session, None)[method](params)
+    if session.holder is None:
+        sessions.hold(session, sessions.times.lease_s)
+    try:
+        return await mcp.tool_methods(session, session.holder)[method](params)
+    except Fenced:
+        message = f"the session {session.id!r} went on over another socket meanwhile; ask again"
+        raise mcp.RpcError(mcp.INVALID_REQUEST, message) from None
 
 
 def _found(sessions: Sessions, params: dict[str, Any]) -> Session:
@@ -74,7 +83,4 @@ def _found(sessions: Sessions, params: dict[str, Any]) -> Session:
     if session is None:
         message = f"there is no session {session_id!r}: openenv/session/create makes one"
         raise mcp.RpcError(mcp.INVALID_PARAMS, message)
-    if session.holder is not None:
-        message = f"the session {session_id!r} is held by a websocket"
-        raise mcp.RpcError(mcp.INVALID_REQUEST, message)
     return session

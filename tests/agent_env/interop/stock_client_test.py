@@ -6,7 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from openenv.core.env_server.mcp_types import CallToolAction
 from openenv.core.generic_client import GenericEnvClient
+from openenv.core.mcp_client import MCPToolClient
 
 from agent_env.client.local import LocalServer
 from tests.agent_env.conftest import COUNTER
@@ -146,3 +148,15 @@ def test_json_rpc_over_the_socket_lists_and_calls_tools(server: LocalServer) -> 
     assert "add" in [tool["name"] for tool in listed["data"]["result"]["tools"]]
     assert called["data"]["id"] == 2
     assert "3" in str(called["data"]["result"])
+
+
+def test_the_tool_client_uses_one_session_over_socket_and_http(server: LocalServer) -> None:
+    with MCPToolClient(base_url=server.url).sync() as client:
+        client.reset(split="train", index=0)
+        assert "add" in [tool.name for tool in client.list_tools()]
+        assert client.call_tool("add", n=3) == "3"
+        assert client.step(CallToolAction(tool_name="add", arguments={"n": 2})).done is False
+        assert client.call_tool("add", n=0) == "5"
+        assert "at most 1000" in str(client.call_tool("add", n=2000))
+        ended = client.step(CallToolAction(tool_name="commit", arguments={}))
+        assert (ended.reward, ended.done) == (0.5, True)
