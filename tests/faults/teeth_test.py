@@ -39,7 +39,7 @@ def test_without_one_enforcer_no_single_fault_breaks_a_promise(name: str) -> Non
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("names", list(combinations(NAMES, 2)), ids=" and ".join)
 def test_without_two_enforcers_a_single_fault_is_found(names: tuple[str, str]) -> None:
-    found = search.search([(fault,) for fault in search.singles()], 1, without(*names))
+    found = search.search(some(len(search.singles())), 1, without(*names))
     assert any(said for _, said in found)
 
 
