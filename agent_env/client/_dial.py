@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from agent_env.client._talk import Cut
 from agent_env.errors import ProtocolError, ServerDown, SessionError, Unauthorized
@@ -22,7 +22,7 @@ TOKEN_VARIABLE = "AGENT_ENV_TOKEN"  # noqa: S105 - the name of it
 GOODBYE = '{"type": "close"}'
 CLOSE_TIMEOUT_S = 1.0
 
-FAULTS = (OSError, InvalidHandshake, ConnectionClosed, EOFError)
+FAULTS = (OSError, WebSocketException, EOFError)
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,11 @@ def refused_with(address: Address, status: int, path: str) -> SessionError:
 
 def cut(error: Exception) -> Cut:
     """What a connection that broke said last."""
-    code = error.rcvd.code if isinstance(error, ConnectionClosed) and error.rcvd else None
-    return Cut(code, str(error))
+    if not isinstance(error, ConnectionClosed):
+        return Cut(None, str(error))
+    ours = error.rcvd is None or error.rcvd_then_sent is False
+    first = error.sent if ours else error.rcvd
+    return Cut(first.code if first else None, str(error))
 
 
 def _http_url(url: str) -> str:

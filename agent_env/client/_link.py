@@ -22,6 +22,8 @@ from agent_env.errors import (
 )
 
 ATTACHED_ELSEWHERE = 4409
+UNREADABLE = frozenset({1002, 1003, 1007, 1009})
+"""Close codes of a side that can't take the other's frame: it fares no better a second time."""
 
 _CONNECTION_IS_OVER = frozenset({"CAPACITY_REACHED", "SESSION_ERROR"})
 _NOT_OURS = ("SESSION_ERROR", None)
@@ -141,6 +143,8 @@ class Link:
             raise SessionLost("this client was closed") from cut
         if cut.code == ATTACHED_ELSEWHERE:
             raise SessionLost(f"{where}: another client took the session over") from cut
+        if cut.code in UNREADABLE:
+            raise ProtocolError(f"{where}: a frame that is too large, or none: {cut}") from cut
         if not goes_on:
             message = f"{where}: the connection broke, and the episode with it: {cut}"
             raise SessionLost(message) from cut

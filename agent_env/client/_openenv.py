@@ -21,7 +21,7 @@ from agent_env.errors import AtCapacity, JournalFull, ServerDown, SessionError
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 0.5
 
 Clock = Callable[[], float]
 """Monotonic seconds."""

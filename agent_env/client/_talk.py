@@ -53,7 +53,7 @@ class Cut(Exception):
     def __init__(self, code: int | None, why: str) -> None:
         super().__init__(why)
         self.code = code
-        """The server's close code; None where it didn't say goodbye."""
+        """The close code of whoever closed it; None where nobody said goodbye."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import time
@@ -22,7 +23,7 @@ class Connection:
     def __init__(self, stack: ExitStack, opened: ClientConnection) -> None:
         self._socket = opened
         # The library's own thread keeps a forgotten socket alive, and its session with it.
-        self._finalizer = weakref.finalize(self, _end, stack, opened, True)
+        self._finalizer = weakref.finalize(self, _end, stack, opened, True, os.getpid())
         self._finalizer.atexit = False
 
     @classmethod
@@ -56,8 +57,8 @@ class Connection:
         """Close, and end the session with a goodbye; safe to call twice, or from any thread."""
         ending = self._finalizer.detach()
         if ending is not None:
-            stack, opened, _ = ending[2]
-            _end(stack, opened, goodbye)
+            stack, opened, _, owner = ending[2]
+            _end(stack, opened, goodbye, owner)
 
 
 class Wire:
@@ -114,7 +115,9 @@ def _bound_sending(raw: socket.socket, timeout_s: float) -> None:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
 
-def _end(stack: ExitStack, opened: ClientConnection, goodbye: bool) -> None:
+def _end(stack: ExitStack, opened: ClientConnection, goodbye: bool, owner: int) -> None:
+    if os.getpid() != owner:  # a forked copy of this process ends; the session isn't its own
+        return
     if goodbye:
         _bound_sending(opened.socket, 1.0)
         with suppress(OSError, ConnectionClosed):

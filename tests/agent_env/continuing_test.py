@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -236,6 +237,30 @@ def test_a_step_that_can_not_be_written_down_is_sent_again(relay: Relay) -> None
             added(session, 1)
 
 
+def test_a_frame_that_is_too_large_is_not_sent_again_and_again(relay: Relay) -> None:
+    with AgentEnv(relay.url) as env:
+        session = begun(env)
+        relay.next("step", closed_with(1009))
+        with pytest.raises(ProtocolError, match="too large"):
+            added(session, 1)
+        assert [f["type"] for f in relay.seen] == ["reset", "step", "step"]
+        session.reset(**TASK)
+        assert added(session, 1) == "1"
+
+
+def test_a_forked_process_that_ends_leaves_the_session_alone(server: LocalServer) -> None:
+    with AgentEnv(server.url) as env:
+        session = begun(env)
+        child = os.fork()
+        if child == 0:
+            del session
+            gc.collect()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert added(session, 1) == "6"
+        assert session.continued == 0
+
+
 def test_a_server_with_other_tasks_loses_the_session_by_name(tmp_path: Path) -> None:
     folder, journal = tmp_path / "counter", tmp_path / "journal"
     shutil.copytree(COUNTER, folder)
@@ -431,16 +456,18 @@ def test_a_full_server_is_told_before_anything_is_loaded() -> None:
         assert own.id is not None
 
 
-def test_sessions_that_others_hold_are_no_room(
-    server: LocalServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sessions_that_others_hold_are_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_preflight, "HELD_S", 0.3)
-    with AgentEnv(server.url) as holder, AgentEnv(server.url) as env:
+    with (
+        LocalServer(COUNTER, max_sessions=4) as server,
+        AgentEnv(server.url) as holder,
+        AgentEnv(server.url) as env,
+    ):
         held = [begun(holder) for _ in range(2)]
-        with pytest.raises(AtCapacity, match=r"2 of the server's 32 are taken by others"):
-            env.check(sessions=31)
+        with pytest.raises(AtCapacity, match=r"2 of the server's 4 are taken by others"):
+            env.check(sessions=3)
         held.pop().close()
-        env.check(sessions=31)
+        env.check(sessions=3)
 
 
 DIES = f"""
