@@ -79,7 +79,7 @@ def app_of(
     """An app that is a whole server: it keeps room for the sessions of before."""
     slots = Slots(max_sessions)
     if journals is not None:
-        slots.claim(journals.living())
+        journals.reclaim(slots)
     return sessions_app(Sessions(served, slots, journals), token)
 
 

@@ -33,6 +33,9 @@ ACCEPTS_AT_ONCE = 64
 PLACES_PER_SLOT = 16
 """How many sessions' workers are remembered for each that may be open."""
 RESPAWN_S = 1.0
+SILENT_S = 30.0
+"""A worker that isn't heard of for so long is held up by a task that lets no thread run; it is
+ended, and its sessions are rebuilt."""
 
 
 class Worker:
@@ -46,6 +49,7 @@ class Worker:
         self.routed = 0
         self.sessions: set[str] = set()
         self.places: dict[int, asyncio.Future[None]] = {}
+        self.heard = asyncio.get_running_loop().time()
         self.handed: dict[int, tuple[socket.socket, Target, float]] = {}
         """Connections that it was sent and hasn't taken."""
 
@@ -79,7 +83,7 @@ class Front:
         self._all_gone = asyncio.Event()
         self._numbers = count(1)
         if journals is not None:
-            self._slots.claim(journals.living())
+            journals.reclaim(self._slots)
 
     @property
     def journaled(self) -> bool:
@@ -105,6 +109,7 @@ class Front:
         listener.listen(2048)
         loop.add_reader(listener, self._accept, listener)
         loop.call_later(self._times.reserve_s, self._give_claims_up, None)
+        self._listen()
 
     async def drain(self, grace_s: float) -> None:
         """Stop the workers, which let running steps end; kill those that don't stop."""
@@ -155,6 +160,15 @@ class Front:
         if not self.stopping:
             worker = self._start()
             self._places.update(dict.fromkeys(orphans, worker))
+
+    def _listen(self) -> None:
+        """End the workers that are silent."""
+        loop = asyncio.get_running_loop()
+        for worker in self._workers:
+            if loop.time() - worker.heard > SILENT_S:
+                _log.warning("worker %s is silent for %.0f s: it is ended", worker.pid, SILENT_S)
+                self._kill(worker)
+        loop.call_later(SILENT_S / 8, self._listen)
 
     def _kill(self, worker: Worker) -> None:
         if worker.pid is not None:
@@ -247,6 +261,7 @@ class Front:
                 del self._places[oldest]
 
     def _told(self, worker: Worker, message: Message, _: int | None) -> None:
+        worker.heard = asyncio.get_running_loop().time()
         match message:
             case {"enter": ticket, "id": session_id, "wait_s": wait_s}:
                 self._enter(worker, ticket, session_id, wait_s)

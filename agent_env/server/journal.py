@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agent_env.errors import JournalError
 from agent_env.server.protocol import SESSION_ID
+from agent_env.server.slots import Slots
 
 LEFT_PER_SLOT = 4
 """How many given-up journals are kept for each session that may be open."""
@@ -134,9 +135,12 @@ class Journals:
         except OSError as error:
             raise JournalError(f"the journal folder {folder} can't be used: {error}") from error
 
-    def living(self) -> list[str]:
-        """The ids of the sessions that have their slot, or had it when the server was killed."""
-        return [path.stem for path in self._folder.glob(f"*{_SUFFIX}")]
+    def reclaim(self, slots: Slots) -> None:
+        """Keep room for the sessions that had it when the last server was killed, newest first."""
+        found = {path: path.stat().st_mtime_ns for path in self._folder.glob(f"*{_SUFFIX}")}
+        newest = sorted(found, key=lambda path: found[path], reverse=True)
+        for session_id in slots.claim([path.stem for path in newest]):
+            self.leave(session_id)
 
     def has(self, session_id: str) -> bool:
         """Whether the session may be gone on with."""

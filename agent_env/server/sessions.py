@@ -123,8 +123,8 @@ class Sessions:
         if not await self.slots.enter(None, None, 0.0):
             raise self._full()
         session = Session(None, self._work)
-        self.name(session, None)
         session.known = True
+        self.name(session, None)
         return session
 
     def find(self, session_id: str) -> Session | None:
@@ -133,15 +133,15 @@ class Sessions:
 
     def name(self, session: Session, wish: str | None) -> None:
         """The first reset's episode id names the session, where it can."""
-        if session.id is not None:
-            return
-        if wish and re.fullmatch(SESSION_ID, wish) and not self._is_taken(wish):
-            session.id, session.known = wish, True
-        else:
-            session.id = uuid.uuid4().hex
-        self._live[session.id] = session
-        self.slots.seat(session.id)
-        if self._journals is not None:
+        if session.id is None:
+            if wish and re.fullmatch(SESSION_ID, wish) and not self._is_taken(wish):
+                session.id, session.known = wish, True
+            else:
+                session.id = uuid.uuid4().hex
+            self._live[session.id] = session
+            self.slots.seat(session.id)
+        # Nobody would come back for the others, but room would be kept for them.
+        if session.known and session.journal is None and self._journals is not None:
             session.journal = self._journals.file(session.id)
 
     def leave(self, session: Session) -> None:

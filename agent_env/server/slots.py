@@ -87,9 +87,10 @@ class Slots:
             "free": self.free,
         }
 
-    def claim(self, session_ids: list[str]) -> None:
-        """Keep room for these sessions, as far as there is any."""
+    def claim(self, session_ids: list[str]) -> list[str]:
+        """Keep room for these sessions; returns those for which there is none."""
         self._claims.update(session_ids[: self.limit])
+        return session_ids[self.limit :]
 
     def give_claims_up(self, session_ids: Collection[str] | None = None) -> list[str]:
         """Keep no more room for those that didn't come, by default for none; returns them."""

@@ -18,6 +18,8 @@ from agent_env.server.channel import Channel, Message
 from agent_env.server.process import EnvServer
 from agent_env.server.remote_slots import RemoteSlots
 
+BEAT_S = 1.0
+"""How often the front hears that the event loop turns, in seconds."""
 STUCK = 75
 """Exit status of a worker that gives itself up because of a step that doesn't end."""
 
@@ -58,6 +60,12 @@ def _connect(server: EnvServer, end: socket.socket, room: RemoteSlots) -> None:
 
     channel = room.channel = Channel(end, told, lambda: os._exit(1))
     channel.tell({"hello": os.getpid()})
+    _beat(loop, channel)
     server.app.state.sessions.watch(
         lambda busy: channel.tell({"busy": busy}), lambda: os._exit(STUCK)
     )
+
+
+def _beat(loop: asyncio.AbstractEventLoop, channel: Channel) -> None:
+    channel.tell({"beat": True})
+    loop.call_later(BEAT_S, _beat, loop, channel)

@@ -73,7 +73,8 @@ def played(
     async def main() -> None:
         journals = Journals(journal, max_sessions) if journal else None
         slots = Slots(max_sessions)
-        slots.claim(journals.living() if journals else [])
+        if journals is not None:
+            journals.reclaim(slots)
         sessions = Sessions(SERVED, slots, journals, Times(**times))
         serving = Serving(sessions)
         sessions.begin()
@@ -204,6 +205,36 @@ def test_room_that_is_kept_and_not_asked_for_is_free_again(tmp_path: Path) -> No
 
     played(before, journal=tmp_path)
     played(after, journal=tmp_path, reserve_s=0.1)
+
+
+def test_a_server_with_less_room_keeps_it_for_the_newest(tmp_path: Path) -> None:
+    async def before(slots: Slots, serving: Serving) -> None:
+        for number in range(3):
+            await Peer(serving).begin(f"session-{number}")
+
+    async def after(slots: Slots, serving: Serving) -> None:
+        assert slots.claimed == 1
+        assert [path.stem for path in tmp_path.glob("*.jsonl")] == ["session-2"]
+        again = Peer(serving, "session_id=session-2")
+        assert (await again.ask("state"))["type"] == "state"
+        again.send("close")
+        assert await again.receive() == {"closed": 1000}
+        again = Peer(serving, "session_id=session-0")
+        assert (await again.ask("state"))["type"] == "state"
+
+    played(before, journal=tmp_path, max_sessions=3)
+    played(after, journal=tmp_path)
+
+
+def test_no_room_is_kept_for_who_can_not_come_back(tmp_path: Path) -> None:
+    async def before(slots: Slots, serving: Serving) -> None:
+        await Peer(serving).ask("reset")
+
+    async def after(slots: Slots, serving: Serving) -> None:
+        assert slots.free == 1
+
+    played(before, journal=tmp_path)
+    played(after, journal=tmp_path)
 
 
 def test_the_oldest_of_many_given_up_journals_go(tmp_path: Path) -> None:

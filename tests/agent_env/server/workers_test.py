@@ -177,6 +177,33 @@ def test_a_step_that_burns_cpu_stalls_nobody_else(
     assert server.capacity()["busy_sessions"] == 1
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "said, why",
+    # A loop lets other threads run; one number of a hundred million digits doesn't.
+    [("[None for _ in iter(int, 1)]", "deadline"), ("str(10**10**8)", "silence")],
+    ids=["in Python", "in C"],
+)
+def test_a_worker_with_a_step_that_never_ends_is_ended_and_replaced(
+    start: Start, tmp_path: Path, said: str, why: str
+) -> None:
+    bundle = bundle_of(tmp_path / "b", said=said)
+    server = start(f"--journal={tmp_path / 'j'}", "--workers=1", bundle=bundle)
+    good, bad = Player(server, "session-1"), Player(server, "session-2")
+    for player in (good, bad):
+        player.begin(split="all")
+    (old,) = workers_of(server)
+    bad.send("step", **action("look", {}, seq=1, deadline_s=0.5))
+    eventually(lambda: workers_of(server) not in ([old], []), within_s=60)
+    good = Player(server, "session-1", "")
+    assert session(good.ask("step", type="list_tools", metadata={"seq": 1}))["seq"] == 1
+    bad = Player(server, "session-2", "")
+    if why == "deadline":
+        assert reason(bad.ask("step", **action("look", {}, seq=1))) == "STEP_TIMEOUT"
+    assert server.get("/health") == {"status": "healthy"}
+
+
 def test_a_stop_reaches_the_workers_and_their_steps_are_answered(
     start: Start, tmp_path: Path
 ) -> None:
