@@ -14,12 +14,11 @@ from agent_env.server import carry, ordering, record
 from agent_env.server.carry import Carried, carry_out
 from agent_env.server.episode import Chosen, Episode, choose
 from agent_env.server.journal import JournalFile, JournalFull
-from agent_env.server.pace import Pace
-from agent_env.server.pool import Pool
 from agent_env.server.protocol import FrameError, Reset, Step
 from agent_env.server.rebuild import Lost, Rebuilt, rebuild
 from agent_env.server.said import Said, session_metadata
-from agent_env.server.served import Served, ServedSplit
+from agent_env.server.served import ServedSplit
+from agent_env.server.work import Work
 from agent_env.types import EpisodeState
 
 T = TypeVar("T")
@@ -27,8 +26,6 @@ T = TypeVar("T")
 STEP_TIMEOUT = "STEP_TIMEOUT"
 RETRY_FULL_S = 1.0
 """When to send a step again that found the disk full, in seconds."""
-STUCK_S = 10.0
-"""How long after its deadline a step may run on before its worker is ended, in seconds."""
 COMPACT_BYTES = 2**18
 """A journal longer than this is begun anew with the next snapshot."""
 
@@ -282,42 +279,6 @@ class Session:
 
     def _bundle_hash(self) -> str | None:
         return self._work.served.hashes[self._split.owner] if self._split else None
-
-
-class Work:
-    """What all sessions of a process share: the tasks, the threads, and who is busy."""
-
-    def __init__(self, served: Served) -> None:
-        self.served = served
-        self.pool = Pool()
-        self.pace = Pace()
-        self.busy = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
-        self.told: Callable[[int], None] = lambda _: None
-        """Hears how many steps threads are at."""
-        self.stuck: Callable[[], None] | None = None
-        """Called for a step that doesn't end long after its deadline."""
-
-    def began(self) -> None:
-        """A thread is given something to do."""
-        self.busy += 1
-        self.idle.clear()
-        self.told(self.busy)
-
-    def ended(self, _: object) -> None:
-        """It has ended."""
-        self.busy -= 1
-        if not self.busy:
-            self.idle.set()
-        self.told(self.busy)
-
-    def overdue(self, running: asyncio.Future[Any]) -> None:
-        """A step is over its deadline."""
-        if self.stuck is not None:
-            loop, stuck = asyncio.get_running_loop(), self.stuck
-            timer = loop.call_later(STUCK_S, lambda: None if running.done() else stuck())
-            running.add_done_callback(lambda _: timer.cancel())
 
 
 def _full(error: JournalFull) -> FrameError:

@@ -20,9 +20,10 @@ from agent_env.server.journal import Journals
 from agent_env.server.protocol import SESSION_ID, FrameError
 from agent_env.server.rebuild import Lost
 from agent_env.server.served import Served
-from agent_env.server.session import Session, Work
+from agent_env.server.session import Session
 from agent_env.server.slots import Room
 from agent_env.server.socket import FENCED, Socket
+from agent_env.server.work import Work
 
 _log = logging.getLogger(__name__)
 
