@@ -1,6 +1,6 @@
 """`make chaos`: the full eval while the server is struck, against the same eval in peace.
 
-    python -m tests.agent_env.chaos [--seed N] [--short] [--keep FOLDER]
+    python -m tests.agent_env.chaos [--seed N] [--short] [--workers N] [--keep FOLDER]
 
 Exit status 0 if every number is the same and the time within its bound, else 1.
 """
@@ -13,6 +13,7 @@ import hashlib
 import logging
 import sys
 import tempfile
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -47,10 +48,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.agent_env.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--short", action="store_true", help="half a minute instead of minutes")
+    parser.add_argument("--workers", type=int, default=0, help="of the server; default: none")
     parser.add_argument("--keep", type=Path, help="a folder for tables, journals and server logs")
     args = parser.parse_args()
     logging.disable(logging.WARNING)  # every wait is told, and that is what this is full of
     plan = short(args.seed) if args.short else full(args.seed)
+    plan = replace(plan, workers=args.workers)
     with tempfile.TemporaryDirectory(prefix="chaos-") as made:
         home: Path = args.keep or Path(made)
         peace = run(plan, home / "peace", None)

@@ -39,6 +39,8 @@ class Plan:
     shares: Sequence[Share]
     think_s: float
     seed: int
+    workers: int = 0
+    """Processes that run the tasks; 0: the server's own."""
 
     @property
     def sessions(self) -> int:
@@ -73,7 +75,7 @@ def run(plan: Plan, folder: Path, temper: Temper | None) -> Outcome:
     bundles = [share.bundle for share in plan.shares]
     outcome = Outcome()
     with (
-        Victim(bundles, folder, sessions=plan.sessions) as victim,
+        Victim(bundles, folder, sessions=plan.sessions, workers=plan.workers) as victim,
         Proxy(victim.port) as proxy,
         AgentEnv(proxy.url) as env,
     ):

@@ -21,7 +21,9 @@ LOOK_EVERY_S = 0.02
 class Victim:
     """Starts over with the same journal at the same port; its log is `server.log` beside it."""
 
-    def __init__(self, bundles: Sequence[str], folder: Path, *, sessions: int) -> None:
+    def __init__(
+        self, bundles: Sequence[str], folder: Path, *, sessions: int, workers: int
+    ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
@@ -30,6 +32,7 @@ class Victim:
             *(sys.executable, "-m", "agent_env.server", *bundles),
             *(f"--port={self.port}", f"--max-sessions={sessions}"),
             f"--journal={folder / 'journal'}",
+            *([f"--workers={workers}"] if workers else []),
         ]
         self.start()
 
