@@ -15,6 +15,9 @@ SEED ?= 0
 REPLAY ?=
 WRITE ?=
 WITHOUT ?=
+PINS ?=
+UPGRADE ?=
+SIZES ?=
 SINGLES ?=
 
 BIN := .venv/bin
@@ -67,7 +70,7 @@ cloud-stop: setup ## Stop the local cloud and its boxes; its buckets and budgets
 	$(GPURUN) cloud stop --yes
 
 ##@ Develop
-.PHONY: fmt lint types imports shell check test quick test-train test-openenv faults chaos scoreboard bench readme lock clean
+.PHONY: fmt lint types imports shell check test quick test-train test-openenv faults chaos scoreboard bench readme lock pins clean
 fmt: setup ## Format and sort
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --quiet $(CODE) || true
@@ -104,7 +107,7 @@ test-openenv: openenv-setup ## Only the tests against OpenEnv's own client, serv
 faults: setup ## The search over faults (15 min): every single one, SAMPLES pairs and triples; REPLAY="…" lives through one
 	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED) $(if $(SINGLES),--singles $(SINGLES)) $(addprefix --without ,$(WITHOUT)))
 
-chaos: setup ## The env server killed, stopped and frozen under a full eval (4 min): no number may change; then 10,000 schedules
+chaos: setup ## The env server killed, stopped and frozen under a full eval, then 10,000 schedules of faults (6 min): no number may change
 	$(BIN)/python -m tests.agent_env.chaos --seed $(SEED)
 	$(BIN)/python -m pytest tests/agent_env/schedules_test.py --hypothesis-profile=chaos --timeout=0 -q
 
@@ -117,15 +120,15 @@ bench: setup train-setup openenv-setup ## Measurements: how fast the command ans
 readme: setup ## Write the README's tables anew from the command's own output
 	$(BIN)/python -m benchmarks.readme $(if $(RUN),--run $(RUN))
 
-lock: setup ## Lock again; PyTorch's CPU wheel is found where pip finds it (PIP_FIND_LINKS)
+lock: setup ## Lock again what people and CI install
 	$(LOCK_ANY) pyproject.toml --extra local --extra dev -o requirements/dev.txt
 	$(LOCK_ANY) requirements/wheels.in -c requirements/dev.txt -o requirements/wheels.txt
 	$(LOCK_ANY) requirements/train.in -c requirements/dev.txt -o requirements/train.txt
 	$(LOCK_ANY) requirements/openenv.in -c requirements/dev.txt --excludes requirements/openenv-excluded.in \
 	  -o requirements/openenv.txt
-	UV_FIND_LINKS="$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-}}" $(LOCK_ANY) templates/pins/cpu.in -o templates/pins/cpu.txt
-	$(LOCK) templates/pins/unsloth.in --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
-	  -o templates/pins/unsloth.txt
+
+pins: setup ## Resolve the boxes' stacks again and say what differs; WRITE=1 writes, UPGRADE=1 takes the newest, SIZES=1 weighs (20 GB)
+	$(BIN)/python -m tools.pins $(PINS) $(if $(WRITE),--write) $(if $(UPGRADE),--upgrade) $(if $(SIZES),--sizes)
 
 clean: ## Remove what make made (not your results, not the local cloud's state)
 	rm -rf .venv .venv-train .venv-openenv $(WHEELS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
