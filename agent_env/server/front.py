@@ -18,7 +18,8 @@ from functools import partial
 from itertools import count
 
 from agent_env.server.channel import Channel, Message, pair
-from agent_env.server.head import MAX_HEAD, Target, read_target
+from agent_env.server.doorway import Doorway
+from agent_env.server.head import Target
 from agent_env.server.journal import Journals
 from agent_env.server.nursery import Nursery
 from agent_env.server.process import EnvServer
@@ -27,9 +28,6 @@ from agent_env.server.slots import Slots
 
 _log = logging.getLogger(__name__)
 
-HEAD_TIMEOUT_S = 10.0
-"""How long a connection may take to say where it wants to go."""
-ACCEPTS_AT_ONCE = 64
 PLACES_PER_SLOT = 16
 """How many sessions' workers are remembered for each that may be open."""
 RESPAWN_S = 1.0
@@ -79,6 +77,7 @@ class Front:
         self._workers: list[Worker] = []
         self._places: OrderedDict[str, Worker] = OrderedDict()
         self._server: EnvServer | None = None
+        self._doorway: Doorway | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._all_gone = asyncio.Event()
         self._numbers = count(1)
@@ -105,9 +104,7 @@ class Front:
         loop = asyncio.get_running_loop()
         for _ in range(self._count):
             self._start()
-        listener.setblocking(False)
-        listener.listen(2048)
-        loop.add_reader(listener, self._accept, listener)
+        self._doorway = Doorway(listener, self._route)
         loop.call_later(self._times.reserve_s, self._give_claims_up, None)
         self._listen()
 
@@ -122,6 +119,8 @@ class Front:
             await asyncio.wait_for(self._all_gone.wait(), 2 * grace_s)
         for worker in self._workers:
             self._kill(worker)
+        if self._doorway is not None:
+            self._doorway.close()
 
     def _start(self) -> Worker:
         ours, theirs = pair()
@@ -174,39 +173,6 @@ class Front:
         if worker.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(worker.pid, signal.SIGKILL)
-
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(ACCEPTS_AT_ONCE):
-            try:
-                connection, _address = listener.accept()
-            except OSError:  # nobody more, or no descriptor for them just now
-                return
-            connection.setblocking(False)
-            deadline = asyncio.get_running_loop().time() + HEAD_TIMEOUT_S
-            self._look(connection, deadline)
-
-    def _look(self, connection: socket.socket, deadline: float) -> None:
-        """Read the first line without taking it; come back when it isn't there yet."""
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(connection)
-        head = b""
-        with suppress(BlockingIOError):
-            try:
-                head = connection.recv(MAX_HEAD, socket.MSG_PEEK)
-            except ConnectionError:
-                head = b""
-            if not head:
-                connection.close()
-                return
-        target = read_target(head)
-        if target is not None:
-            self._route(connection, target, deadline)
-        elif loop.time() > deadline:
-            connection.close()
-        elif head:  # half a line: waiting for "readable" would spin
-            loop.call_later(0.05, self._look, connection, deadline)
-        else:
-            loop.add_reader(connection, self._look, connection, deadline)
 
     def _route(self, connection: socket.socket, target: Target, deadline: float) -> None:
         loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from agent_env.server.protocol import SESSION_ID
 
@@ -26,8 +26,10 @@ def read_target(head: bytes) -> Target | None:
     if not end and len(head) < MAX_HEAD:
         return None
     words = first.decode("latin-1").split(" ")
-    address = urlsplit(words[1] if len(words) > 1 else "")
-    if address.path == "/ws":
-        found = parse_qs(address.query).get("session_id", [""])[-1]
+    path, _, query = (words[1] if len(words) > 1 else "").partition("?")
+    if "://" in path:  # as a proxy is asked
+        path = "/" + path.partition("://")[2].partition("/")[2]
+    if path == "/ws":
+        found = parse_qs(query).get("session_id", [""])[-1]
         return Target("session", found if re.fullmatch(SESSION_ID, found) else None)
-    return Target("rpc" if address.path == "/mcp" else "http")
+    return Target("rpc" if path == "/mcp" else "http")

@@ -11,7 +11,9 @@ from agent_env.server.record import Recorded, Snapshot
 from agent_env.server.served import Served
 
 MAX_TRIES = 3
-"""A step that was begun this often and never finished takes its process down."""
+"""A step that was begun this often by workers of one server and never finished takes them down."""
+MAX_TRIES_EVER = 10
+"""The same, by whatever servers: one that was killed from outside proves nothing by itself."""
 
 
 class Lost(Exception):
@@ -38,12 +40,13 @@ class Rebuilt:
     outcome: Outcome
 
 
-def rebuild(served: Served, recorded: Recorded) -> Rebuilt:
-    """Play a journal. Raises Lost; takes as long as the steps took."""
+def rebuild(served: Served, recorded: Recorded, server: str) -> Rebuilt:
+    """Play a journal in that server. Raises Lost; takes as long as the steps took."""
     chosen = _chosen(served, recorded)
-    if recorded.tries >= MAX_TRIES:
+    tries = recorded.tries
+    if tries.count(server) >= MAX_TRIES or len(tries) >= MAX_TRIES_EVER:
         step = recorded.seq + 1
-        message = f"step {step} was begun {recorded.tries} times and took its process down"
+        message = f"step {step} was begun {len(tries)} times and took its process down"
         raise Lost("SESSION_LOST", message)
     episode = Episode(served, chosen)
     if recorded.snapshot is not None:

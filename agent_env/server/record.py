@@ -46,8 +46,8 @@ class Recorded:
     """Those after the snapshot, if there is one."""
     snapshot: Snapshot | None = None
     epoch: int = 0
-    tries: int = 0
-    """How often the step after the last one was begun."""
+    tries: list[str] = field(default_factory=list)
+    """By which servers the step after the last one was begun."""
     lost: str | None = None
 
     @property
@@ -74,6 +74,11 @@ class First:
 def reset_line(first: First, said: Said) -> bytes:
     """The first line of every journal."""
     return line({"v": VERSION, **asdict(first), "h": said.digest()})
+
+
+def try_line(n: int, server: str) -> bytes:
+    """A step that is about to be begun."""
+    return line({"try": n, "by": server})
 
 
 def snapshot_line(n: int, turn: int, state: Any, outcome: Outcome) -> bytes:
@@ -126,9 +131,9 @@ def _add(recorded: Recorded, record: dict[str, Any]) -> None:
             if n != recorded.seq + 1:
                 raise ValueError(f"step {n} follows step {recorded.seq}")
             recorded.steps.append(Played(n, action, digest))
-            recorded.tries = 0
-        case {"try": _}:
-            recorded.tries += 1
+            recorded.tries.clear()
+        case {"try": _, "by": server}:
+            recorded.tries.append(server)
         case {"epoch": epoch}:
             recorded.epoch = epoch
         case {"snap": n, "turn": turn, "state": state, "reply": reply}:

@@ -111,9 +111,12 @@ class Session:
             return self.reply
         episode = self._open_episode()
         self._write_down()
-        self._begin_step()
-        work = partial(carry_out, episode, frame, n=self.seq + 1, unsnapped_s=self._unsnapped_s)
-        return self._keep_step(await self._in_thread(work, frame.deadline_s))
+        try:
+            work = partial(self._try, episode, frame, self.seq + 1)
+            carried = await self._in_thread(work, frame.deadline_s)
+        except JournalFull as error:
+            raise _full(error) from error
+        return self._keep_step(carried)
 
     async def rebuild(self, journal: JournalFile) -> None:
         """Become what the journal says. Raises Lost."""
@@ -125,9 +128,8 @@ class Session:
         self.seq, self.epoch, self.lost = recorded.seq, recorded.epoch + 1, recorded.lost
         self._asked, self._tried = recorded.asked, True
         if self.lost is None:
-            self._become(
-                await self._work.pool.submit(lambda: rebuild(self._work.served, recorded))
-            )
+            played = partial(rebuild, self._work.served, recorded, self._work.server)
+            self._become(await self._work.pool.submit(played))
         elif self.lost != STEP_TIMEOUT:
             raise Lost(self.lost, "the session was lost before")
         with suppress(JournalFull):
@@ -239,10 +241,12 @@ class Session:
             with suppress(JournalFull):
                 self.journal.append(record.line({"lost": reason}))
 
-    def _begin_step(self) -> None:
-        self._tried = False
+    def _try(self, episode: Episode, step: Step, n: int) -> Carried:
+        """In a thread: a step that may take the process down with it. Raises JournalFull."""
         if self.journal is not None:
-            self._append(record.line({"try": self.seq + 1}))
+            self.journal.append(record.try_line(n, self._work.server))
+        self._tried = False
+        return carry_out(episode, step, n=n, unsnapped_s=self._unsnapped_s)
 
     def _keep_step(self, carried: Carried) -> str:
         self.seq += 1
@@ -264,13 +268,6 @@ class Session:
             except JournalFull as error:
                 raise _full(error) from error
             self._unwritten = None
-
-    def _append(self, line: bytes) -> None:
-        assert self.journal is not None  # noqa: S101 - asked before
-        try:
-            self.journal.append(line)
-        except JournalFull as error:
-            raise _full(error) from error
 
     def _frame(self, said: Said) -> str:
         return said.frame(

@@ -51,12 +51,14 @@ class Sessions:
         room: Room,
         journals: Journals | None = None,
         times: Times = Times(),
+        server: str | None = None,
     ) -> None:
+        """`server` names the run of the server that this process is a worker of."""
         self.served = served
         self.times = times
         self.slots = room
         self.stopping = False
-        self._work = Work(served)
+        self._work = Work(served, server)
         self._journals = journals
         self._live: dict[str, Session] = {}
         self._held: dict[Session, asyncio.TimerHandle] = {}

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+import uuid
 from pathlib import Path
 
 from agent_env.bundle import load_bundle
@@ -34,7 +35,8 @@ def start(options: argparse.Namespace) -> None:
     if options.workers is None:
         front, app = None, app_of(served, journals, options.max_sessions, token)
     else:
-        nursery = Nursery(lambda end: _work(options, served, journals, token, end))
+        name = uuid.uuid4().hex[:12]
+        nursery = Nursery(lambda end: _work(options, served, journals, token, name, end))
         front = Front(nursery, options.workers, options.max_sessions, journals)
         app = front_app(served, front, token)
     run(
@@ -53,12 +55,13 @@ def _work(
     served: Served,
     journals: Journals | None,
     token: str | None,
+    name: str,
     end: socket.socket,
 ) -> None:
     """A worker's life."""
     work(
         end,
-        lambda room: sessions_app(Sessions(served, room, journals), token),
+        lambda room: sessions_app(Sessions(served, room, journals, server=name), token),
         max_sessions=options.max_sessions,
         memory_mb=options.worker_memory_mb,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,10 @@ STUCK_S = 10.0
 class Work:
     """The tasks, the threads, and who is busy."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, server: str | None = None) -> None:
         self.served = served
+        self.server = server or uuid.uuid4().hex[:12]
+        """Names this run of the server, whichever of its workers this is."""
         self.pool = Pool()
         self.pace = Pace()
         self.busy = 0

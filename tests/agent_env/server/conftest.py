@@ -141,7 +141,8 @@ def action(tool: str, arguments: dict[str, Any], **metadata: Any) -> dict[str, A
 
 
 def cut(socket: ClientConnection) -> None:
-    socket.socket.shutdown(2)
+    with suppress(OSError):
+        socket.socket.shutdown(2)
     socket.close()
 
 
