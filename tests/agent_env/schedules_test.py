@@ -38,7 +38,11 @@ class Schedules(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def begin(self, data: Any) -> None:
-        self.strategy = st.lists(st.sampled_from(self.faults), max_size=5)
+        one = st.sampled_from(self.faults)
+        few = st.lists(one, min_size=1, max_size=3)
+        # Most resets go well: else hardly any step would be tried.
+        self.of_a_reset = st.one_of(st.builds(list[Fault]), st.builds(list[Fault]), few)
+        self.of_a_step = st.lists(one, min_size=1, max_size=5)
         policy = Policy(
             patience=4.0,
             reset_timeout=self.reset_timeout,
@@ -47,18 +51,25 @@ class Schedules(RuleBasedStateMachine):
             budget=data.draw(self.budgets),
         )
         self.world = World(CLIENTS, data.draw(self.slots), policy)
-
-    @rule(who=WHO, data=st.data())
-    def reset(self, who: int, data: Any) -> None:
-        client = self._idle(who, data)
-        if client is not None:
+        for client in self.world.clients:
             client.reset()
+            self.world.run()
 
-    @rule(who=WHO, n=st.integers(1, 9), data=st.data())
-    def step(self, who: int, n: int, data: Any) -> None:
-        client = self._idle(who, data)
-        if client is not None and client.playing:
+    @rule(who=WHO, data=st.data(), waits=st.booleans())
+    def reset(self, who: int, data: Any, waits: bool) -> None:
+        client = self.world.clients[who]
+        if client.ready_at is None:
+            client.faults = data.draw(self.of_a_reset)
+            client.reset()
+            self.world.run(None if waits else 0)
+
+    @rule(who=WHO, n=st.integers(1, 9), data=st.data(), waits=st.booleans())
+    def step(self, who: int, n: int, data: Any, waits: bool) -> None:
+        client = self.world.clients[who]
+        if client.ready_at is None and not client.finished:
+            client.faults = data.draw(self.of_a_step)
             client.step(n)
+            self.world.run(None if waits else 0)
 
     @rule(who=WHO, n=st.integers(1, 9))
     def play_to_the_end(self, who: int, n: int) -> None:
@@ -108,13 +119,6 @@ class Schedules(RuleBasedStateMachine):
         """Faults of any kind may cost rollouts, each under a name."""
         assert set(client.outcomes) <= NAMES, client.outcomes
 
-    def _idle(self, who: int, data: Any) -> Client | None:
-        client = self.world.clients[who]
-        if client.ready_at is not None:
-            return None
-        client.faults = data.draw(self.strategy)
-        return client
-
 
 class CurableSchedules(Schedules):
     """Cut connections and a server that is killed and comes back cost time and nothing else."""
@@ -138,10 +142,9 @@ NAMES = {
     "ServerDown",
     "SessionLost",
     "StepTimeout",
-    "NotReset",
 }
 
-FEW = 60
+FEW = 200
 """Schedules of each kind, where nobody asked for more by a profile."""
 
 

@@ -15,7 +15,7 @@ from agent_env.client._frames import session_facts
 from agent_env.client._policy import Policy
 from agent_env.client._site import Site, Waits
 from agent_env.client._talk import Ask, Command, Cut, Ended, HangUp, Open, Pause, Talk, resumed
-from agent_env.errors import ServerDown, SessionError
+from agent_env.errors import NotReset, ServerDown, SessionError
 from agent_env.server.protocol import error_frame
 from agent_env.types import Observation
 
@@ -69,7 +69,7 @@ class Client:
         self._talk: Talk[Any]
         self._then: Callable[[Any], None]
         self._began = self._budget_s = 0.0
-        self.playing = False
+        self.playing = self.finished = False
         self.sum = self.steps = 0
         self.outcomes: Counter[str] = Counter()
         self.expected = 0
@@ -86,7 +86,7 @@ class Client:
         if self.playing:
             self.outcomes["omitted"] += 1
         self.expected += 1
-        self.playing = True
+        self.playing, self.finished = True, False
         self._start(self.conversation.reset({}), self.world.policy.reset_timeout, self._shown)
 
     def step(self, n: int) -> None:
@@ -122,9 +122,7 @@ class Client:
         try:
             command = resumed(resume, came)
         except SessionError as error:
-            self._check_time()
-            self.outcomes[type(error).__name__] += self.playing
-            self.playing = False
+            self._failed(error)
             return
         if isinstance(command, Ended):
             self._check_time()
@@ -132,6 +130,13 @@ class Client:
             return
         duration_s, self._effect = self.world.carry_out(self, command)
         self.ready_at = self.world.now + duration_s
+
+    def _failed(self, error: SessionError) -> None:
+        self._check_time()
+        assert self.playing or isinstance(error, NotReset), f"over already, and then {error!r}"
+        self.outcomes[type(error).__name__] += self.playing
+        self.outcomes += Counter()  # drops what was counted as 0
+        self.playing = False
 
     def _check_time(self) -> None:
         took_s = self.world.now - self._began
@@ -144,13 +149,14 @@ class Client:
 
     def _stepped(self, seen: Observation, n: int) -> None:
         self.sum, self.steps = self.sum + n, self.steps + 1
+        assert self.playing, "a step of an episode that is over"
         assert (session_facts(seen) or {})["seq"] == self.steps
         assert (seen.model_extra or {})["total"] == self.sum, "not carried out exactly once"
         assert seen.done == (self.steps == DONE_AT)
         if seen.done:
             assert seen.reward == self.sum
             self.outcomes["scored"] += 1
-            self.playing = False
+            self.playing, self.finished = False, True
 
 
 class World:
