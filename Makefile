@@ -70,7 +70,7 @@ cloud-stop: setup ## Stop the local cloud and its boxes; its buckets and budgets
 	$(GPURUN) cloud stop --yes
 
 ##@ Develop
-.PHONY: fmt lint types imports shell check test quick test-train test-openenv faults chaos scoreboard bench readme lock pins clean
+.PHONY: fmt lint types imports shell check test quick test-train test-openenv faults chaos scoreboard bench readme lock pins drift clean
 fmt: setup ## Format and sort
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --quiet $(CODE) || true
@@ -91,6 +91,7 @@ shell: setup ## shellcheck: the scripts as they are rendered, and our own
 check: lint types imports shell ## Everything that needs no running
 
 test: setup train-setup openenv-setup ## All tests: the main ones, those that train, those with OpenEnv itself
+	-$(BIN)/python -m tools.unsloth_drift --fetch-only
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --durations=25
 	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
 	.venv-openenv/bin/python -m pytest -m openenv -q
@@ -130,8 +131,11 @@ lock: setup ## Lock again what people and CI install
 pins: setup ## Resolve the boxes' stacks again and say what differs; WRITE=1 writes, UPGRADE=1 takes the newest, SIZES=1 weighs (20 GB)
 	$(BIN)/python -m tools.pins $(PINS) $(if $(WRITE),--write) $(if $(UPGRADE),--upgrade) $(if $(SIZES),--sizes)
 
+drift: setup ## Compare Unsloth's pinned wheels with what we know of them (fetches 45 MB once); WRITE=1 renews the table
+	$(BIN)/python -m tools.unsloth_drift $(if $(WRITE),--write)
+
 clean: ## Remove what make made (not your results, not the local cloud's state)
-	rm -rf .venv .venv-train .venv-openenv $(WHEELS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-train .venv-openenv $(WHEELS) .wheels-pins build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.installed: requirements/dev.txt pyproject.toml

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
-from trl import GRPOConfig
 
 from agent_env.training import models, unsloth
 from agent_env.training.config import GrpoConfig, OutageConfig, ProgramConfig
@@ -47,7 +46,7 @@ def grpo_trainer(
         environment_factory=factory,
         train_dataset=planned_rows(config, rows),
         eval_dataset=eval_rows,
-        args=GRPOConfig(**arguments(config, out, **settings)),
+        args=unsloth.grpo_config(**arguments(config, out, **settings)),
     )
     trainer.add_callback(MissedEval(trainer, metrics))
     return trainer

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from transformers import PrinterCallback, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from agent_env.training.config import ProgramConfig
 from agent_env.training.metrics import MetricsFile
@@ -23,7 +23,7 @@ from agent_env.training.progress import Progress, StopAtStepEnd
 from agent_env.training.randomness import own_randomness
 from agent_env.training.rollouts import Recorder, Rollout, Tally, tally
 from agent_env.training.stopping import Stopped, StopRequest
-from agent_env.training.unsloth import trl_defaults
+from agent_env.training.unsloth import grpo_config
 
 
 class Trainer(GRPOTrainer):  # type: ignore[misc]
@@ -102,8 +102,6 @@ def arguments(config: ProgramConfig, out: Path, **more: Any) -> dict[str, Any]:
         # checkpoint then sees the rows it would have seen.
         "shuffle_dataset": False,
     }
-    if config.unsloth is not None:
-        common = trl_defaults() | common
     return common | more
 
 
@@ -141,7 +139,7 @@ def evaluator(
         environment_factory=factory,
         train_dataset=rows,
         eval_dataset=rows,
-        args=GRPOConfig(**arguments(config, out, **never, **evals)),
+        args=grpo_config(**arguments(config, out, **never, **evals)),
     )
     # It has no step of its own: what it judges is the end of something.
     trainer.state.global_step = metrics.max_steps

@@ -9,8 +9,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
-from trl import GRPOConfig
-
 from agent_env.client import AgentEnv
 from agent_env.training import learner
 from agent_env.training.config import OutageConfig
@@ -20,6 +18,7 @@ from agent_env.training.metrics import Line, MetricsFile
 from agent_env.training.serving import task_rows
 from agent_env.training.stopping import Stopped, StopRequest
 from agent_env.training.trainer import Trainer, arguments
+from agent_env.training.unsloth import grpo_config
 
 COUNTS = ("rollouts", "scored", "unscored")
 
@@ -73,5 +72,5 @@ def _trainer(
         processing_class=tokenizer,
         environment_factory=interruption.watched(env.factory_for(config.split)),
         train_dataset=learner.planned_rows(config, task_rows(env, config.split)),
-        args=GRPOConfig(**arguments(config, job.out, **settings)),
+        args=grpo_config(**arguments(config, job.out, **settings)),
     )

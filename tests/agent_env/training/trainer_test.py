@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +15,7 @@ from agent_env.training.metrics import MetricsFile
 from agent_env.training.progress import Progress
 from agent_env.training.rollouts import Recorder
 from agent_env.training.trainer import arguments, eval_arguments, training_order
-from agent_env.training.unsloth import load_model, trl_defaults
+from agent_env.training.unsloth import load_model
 
 pytestmark = pytest.mark.trl
 
@@ -51,23 +50,6 @@ def test_a_program_may_train_through_any_number_of_lost_steps(tmp_path: Path) ->
     metrics = MetricsFile(tmp_path / "metrics.jsonl", max_steps=9)
     log_steps(Progress(metrics, Recorder()), *[Lost()] * 5)
     assert [line["reward"] for line in metrics.lines()] == [None] * 5
-
-
-def test_every_default_that_unsloth_replaces_is_spelled_out_as_trl_has_it() -> None:
-    fields = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
-    assert {name: fields[name] for name in trl_defaults()} == trl_defaults()
-
-
-def test_a_run_under_unsloth_is_told_all_of_them_and_its_own_config_wins(tmp_path: Path) -> None:
-    plain = arguments(GrpoConfig(), tmp_path)
-    spelled = arguments(GrpoConfig(unsloth=UnslothConfig()), tmp_path)
-    assert not trl_defaults().keys() <= plain.keys()
-    assert spelled == trl_defaults() | plain
-    assert spelled["seed"] == 0
-
-
-def test_loss_type_is_left_out_for_naming_it_changes_unsloths_other_defaults() -> None:
-    assert "loss_type" not in trl_defaults()
 
 
 def test_without_a_gpu_unsloth_is_refused_with_what_to_look_at() -> None:
