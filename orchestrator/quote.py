@@ -28,6 +28,9 @@ BOOT = {"local": timedelta(seconds=45), "aws": timedelta(minutes=6)}
 """From launch to the first job's start, for the expected price: boot, and installing pins."""
 TICK_S: dict[Cloud, int] = {"local": 1, "aws": 10}
 """How often a box reports, in seconds."""
+GUARD_USD = Decimal("0.006")
+"""A box's guard that has to end it: an automation of three steps at most, 0.002 USD each (Systems
+Manager pricing page, "Automation")."""
 MICRO_USD = Decimal("0.000001")
 PUTS_PER_SECOND = 1
 """Allowance for S3 requests in a box's life: half of them its manifests and blobs, half for those
@@ -78,13 +81,14 @@ def worst_from_now_usd(
 
 def worst_results_usd(spec: RunbookSpec, storage: StoragePrices, cloud: Cloud) -> Decimal:
     """Allowance for S3: a month of `results_gb`, one pull over the internet, the requests, and
-    what the boxes report of themselves.
+    what the boxes report of themselves; and for the boxes' guards, should they have to act.
     """
     kept = spec.results_gb * storage.s3_gb_month * RETENTION_MONTHS
     pulled = spec.results_gb * storage.transfer_out_gb
     lives = sum(_seconds(longest_life(box)) for box in spec.boxes.values())
     puts = _puts_usd(storage, lives * PUTS_PER_SECOND + PUTS_OF_RESULTS)
-    return cents_up(kept + pulled + puts + worst_reports_usd(spec, storage, cloud))
+    reports = worst_reports_usd(spec, storage, cloud)
+    return cents_up(kept + pulled + puts + reports + GUARD_USD * len(spec.boxes))
 
 
 def worst_reports_usd(spec: RunbookSpec, storage: StoragePrices, cloud: Cloud) -> Decimal:
