@@ -24,7 +24,10 @@ def free_port() -> int:
 
 
 class Server:
-    """Started at once; `boot_s` is from the start of the process to the first healthy answer."""
+    """Started at once; `boot_s` is from the start of the process to the first healthy answer.
+
+    `waited_s` of it the process was ready to run and had no core: other programs' doing.
+    """
 
     def __init__(self, command: list[str], port: int, *, cwd: Path) -> None:
         self.port = port
@@ -46,6 +49,7 @@ class Server:
             raise
         self.healthy_at = time.monotonic()
         self.boot_s = self.healthy_at - began
+        self.waited_s = _waited_s(self._process.pid)
 
     def kill(self) -> None:
         """End it as a power cut would; its workers go with it or were told to."""
@@ -93,6 +97,14 @@ def _below(pid: int) -> Iterator[int]:
 def _cpu_clock(pid: int) -> int:
     """The kernel's clock id for another process's CPU time: clock_getcpuclockid(3)."""
     return (~pid << 3) | 2
+
+
+def _waited_s(pid: int) -> float:
+    """Seconds on a run queue, of the main thread: schedstat in proc(5); 0 where it isn't kept."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def _field(pid: int, file: str, name: str) -> int:
