@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from orchestrator.catalog import MAX_AGE_DAYS, age_days
 from orchestrator.offer import Offer
+from orchestrator.pins import known_pins
 from orchestrator.quote import Cloud
 from orchestrator.runbook import Runbook
 
@@ -28,6 +29,9 @@ def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> 
                 f"{_and_then(name, runbook)}"
             )
         yield from _smaller(name, box.instance, box.fallbacks, offer)
+    for name in runbook.sources.pins:
+        for package, costs in known_pins()[name].without.items():
+            yield f"pins {name} come without {package}: {costs}"
     if cloud == "local":
         for name, job in runbook.jobs.items():
             pins = runbook.pins_of(job)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from orchestrator.clock import SystemClock
 from orchestrator.money import usd_free
+from orchestrator.pins import pin_sizes
 from orchestrator.settings import variable
 from orchestrator.typed import typed
 
@@ -115,11 +116,21 @@ def _plan_facts(plan: Plan) -> list[str]:
         f"of it {usd(plan.results_usd)} for S3 and transfer; expected {usd(plan.expected_usd)}",
         f"prices as of {plan.prices_as_of}; deadlines as if started now; quota {needs}",
         f"at most the last {plan.loss_bound_s} s of results can be lost",
+        *_pins(plan),
         *fallbacks,
         *_secrets(plan),
         *_stalls(plan),
         *_elsewhere(plan),
         *plan.warnings,
+    ]
+
+
+def _pins(plan: Plan) -> list[str]:
+    """What each stack weighs; nothing of one that this version no longer has."""
+    known = [(name, pin_sizes()[name]) for name in plan.pins if name in pin_sizes()]
+    return [
+        f"pins {name}: up to {size.download_gb} GB to download, {size.disk_gb} GB of disk"
+        for name, size in known
     ]
 
 

@@ -22,6 +22,8 @@ INSTALL_S = 3600.0
 CHECK_S = 300.0
 DRIVER_S = 120.0
 """For nvidia-smi, which answers in seconds: one that hangs must cost little."""
+SOURCES = ("antlr4-python3-runtime", "func-timeout")
+"""Pure Python that no index has as a wheel; anything else is never built on a box."""
 _GPU_CHECK = """
 import torch
 if not torch.cuda.is_available():
@@ -98,7 +100,9 @@ def _make(root: Path, pins: Pins, requirements: Path, wheels: list[Path]) -> Non
     venv, uv = _venv(root, pins), _uv(root, wheels)
     links = [word for folder in wheels for word in ("--find-links", str(folder))]
     source = ["--no-index", *links] if wheels else []
-    lock = ["--require-hashes", "--no-deps", *source, "-r", str(requirements)]
+    built = [word for name in SOURCES for word in ("--no-binary", name)]
+    files = ["--only-binary", ":all:", *built]
+    lock = ["--require-hashes", "--no-deps", *files, *source, "-r", str(requirements)]
     if uv:
         own = [str(uv), "--no-config", "--cache-dir", str(root / "cache")]
         offline = ["--offline"] if wheels else []
@@ -108,7 +112,7 @@ def _make(root: Path, pins: Pins, requirements: Path, wheels: list[Path]) -> Non
         _run([*own, *offline, *into, *lock], INSTALL_S)
         return
     pip = _pip(_python(pins), venv)
-    _run([*pip, "install", "--quiet", "--no-compile", "--only-binary", ":all:", *lock], INSTALL_S)
+    _run([*pip, "install", "--quiet", "--no-compile", *lock], INSTALL_S)
 
 
 def _pip(base: str, venv: Path) -> list[str]:

@@ -225,6 +225,14 @@ def test_pins_that_need_a_gpu_are_told_of_on_the_local_cloud_only(tmp_path: Path
     assert plan_of(tmp_path, text, cloud="aws").warnings == ()
 
 
+def test_pins_that_leave_something_out_say_what_that_costs(tmp_path: Path) -> None:
+    text = ONE_BOX.replace("regions", "pins: skyrl\nregions")
+
+    warned = [w for w in plan_of(tmp_path, text, cloud="aws").warnings if "pins skyrl" in w]
+    assert len(warned) == 3
+    assert warned[0].startswith("pins skyrl come without flash-attn: the FSDP workers import it")
+
+
 def test_a_command_without_pins_is_told_what_it_sees_here_and_on_aws(tmp_path: Path) -> None:
     words = "job train has no pins: here it sees this machine's Python packages"
     pinned = ONE_BOX.replace("regions", "pins: cpu\nregions")
@@ -238,6 +246,13 @@ def shown(plan: Plan) -> str:
     out = io.StringIO()
     make_console(file=out).print(plan_view(plan))
     return " ".join(out.getvalue().split())
+
+
+def test_the_plan_shows_what_its_pins_download_and_take_on_a_disk(tmp_path: Path) -> None:
+    words = shown(plan_of(tmp_path, ONE_BOX.replace("regions", "pins: unsloth\nregions")))
+
+    assert "pins unsloth: up to 4.1 GB to download, 12.8 GB of disk" in words
+    assert "GB to download" not in shown(plan_of(tmp_path, ONE_BOX))
 
 
 def test_the_plan_shows_where_secrets_are_kept_and_which_is_not_there(

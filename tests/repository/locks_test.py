@@ -63,6 +63,41 @@ def test_a_pin_set_locks_what_it_asks_for(asked: Path) -> None:
         assert any(wanted.specifier.contains(version) for version in found), str(wanted)
 
 
+def test_the_gpu_extra_names_the_versions_of_the_unsloth_pins() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extra = map(Requirement, project["optional-dependencies"]["gpu"])
+    named = {wanted.name: [str(wanted.specifier)[2:]] for wanted in extra}
+    stack = {"unsloth", "trl", "transformers", "vllm", "vllm-bnb-plugin", "bitsandbytes"}
+    assert named.keys() == stack
+    locked = versions(PINS / "unsloth.txt")
+    assert named == {name: locked[name] for name in named}
+
+
+def test_the_tests_that_train_run_at_unsloths_ceiling() -> None:
+    # Unsloth ends at transformers 5.17 and TRL 1.15, which can't train on a CPU; 1.16 can.
+    locked = versions(PINS / "cpu.txt")
+    assert [version[:5] for version in locked["trl"]] == ["1.16."]
+    assert [version[:5] for version in locked["transformers"]] == ["5.17."]
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = re.search(r"^\.venv-train/\.installed:(.*\n(\t.*\n)+)", makefile, re.MULTILINE)
+    assert recipe is not None
+    assert "--require-hashes -r templates/pins/cpu.txt" in recipe[1]
+
+
+def test_every_stack_is_locked_at_one_transformers_and_one_torch() -> None:
+    # Three trainers that can't share an environment: each lock is of its own.
+    found = {pin: versions(PINS / f"{pin}.txt") for pin in ("unsloth", "trl", "verl", "skyrl")}
+    assert {pin: locked["transformers"] for pin, locked in found.items()} == {
+        "unsloth": ["5.17.0"],
+        "trl": ["5.17.0"],
+        "verl": ["5.9.0"],
+        "skyrl": ["5.8.0"],
+    }
+    assert found["unsloth"]["vllm"] == found["trl"]["vllm"]
+    assert found["unsloth"]["torch"] == found["trl"]["torch"] == ["2.13.0"]
+    assert found["verl"]["hydra-core"][0].startswith("1.3.")
+
+
 def test_the_lock_for_people_satisfies_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]

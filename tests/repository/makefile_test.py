@@ -46,6 +46,16 @@ def test_a_sweep_ends_things_only_when_told_to() -> None:
     assert dry("sweep", "YES=1").stdout.endswith("gpurun sweep --cloud local --yes\n")
 
 
+def test_all_tests_are_those_that_train_too() -> None:
+    planned = dry("test").stdout
+    assert '.venv-train/bin/python -m pytest -m "trl and not aws and not gpu"' in planned
+
+
+def test_pins_are_only_written_when_told_to() -> None:
+    assert dry("pins", "WRITE=").stdout.rstrip().endswith("-m tools.pins")
+    assert dry("pins", "PINS=trl", "WRITE=1").stdout.rstrip().endswith("-m tools.pins trl --write")
+
+
 def test_ci_runs_the_checks_and_the_tests() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 import trl
 
 from agent_env.training.job import JobFailed
@@ -52,6 +53,12 @@ class UnslothGRPOConfig(trl.GRPOConfig):  # type: ignore[misc]
 @pytest.fixture
 def under_unsloth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trl, "GRPOConfig", UnslothGRPOConfig)
+
+
+def test_these_tests_run_on_the_transformers_that_unsloth_ends_at() -> None:
+    assert trl.__version__.startswith("1.16.")
+    assert transformers.__version__.startswith("5.17.")
+    assert "<=5.17.0" in READ["unsloth"]["caps"]["transformers"].split(",")
 
 
 def made(config: Any) -> dict[str, Any]:

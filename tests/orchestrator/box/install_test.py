@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -108,6 +109,22 @@ def test_a_wheel_with_another_hash_is_refused(
     monkeypatch.setenv("PATH", TOOLS)
     machine.lock.write_text("word==1.0 --hash=sha256:" + "0" * 64 + "\n")
     with pytest.raises(InstallFailed, match=r"[Hh]ash mismatch"):
+        machine.install()
+
+
+@pytest.mark.parametrize("path", [TOOLS, "/usr/bin:/bin"], ids=["uv", "pip"])
+def test_a_source_archive_is_not_built_even_with_the_right_hash(
+    machine: Machine, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", path)
+    (tmp_path / "setup.py").write_text("from setuptools import setup; setup(name='word')")
+    (archive := machine.wheels / "cpu" / "word-1.0.tar.gz").touch()
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(tmp_path / "setup.py", "word-1.0/setup.py")
+    (machine.wheels / "cpu" / "word-1.0-py3-none-any.whl").unlink()
+    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    machine.lock.write_text(f"word==1.0 --hash=sha256:{sha256}\n")
+    with pytest.raises(InstallFailed, match=r"no usable wheels|distribution found for word"):
         machine.install()
 
 
