@@ -35,7 +35,7 @@ def write_report(opened: Opened, to: Path, *, seen: Snapshot | None = None) -> P
         now=now,
     )
     path = to / record.run_id / "report.html"
-    with results.writing_into(path.parent):
+    with results.writing_into(path.parent, f"gpurun report {record.run_id}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, "utf-8")
     return path

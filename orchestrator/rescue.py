@@ -7,14 +7,14 @@ had arrived whole before.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tarfile
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator.box.rescue import END, RECORD
 from orchestrator.errors import GpurunError, ResultsMissing, ResultsPartial
@@ -33,6 +33,19 @@ class RescuedFile(BaseModel):
     sha256: str
     size: int
     mode: int
+
+
+class _Record(BaseModel):
+    """Files of one job that count together, as the box says."""
+
+    job: str
+    files: dict[str, RescuedFile]
+
+
+class _End(BaseModel):
+    """The last that the box says."""
+
+    left_out: dict[str, tuple[str, ...]]
 
 
 class Rescued(BaseModel):
@@ -99,12 +112,15 @@ def receive(stream: IO[bytes], run_id: str, box: str, to: Path) -> Rescued:
     Raises FolderError; whatever ends the stream is told in what is returned.
     """
     folder = to / run_id / "rescued" / box
-    with writing_into(folder):
+    with writing_into(folder, f"gpurun rescue {run_id} {box}"):
         shutil.rmtree(folder / PARTS, ignore_errors=True)
         (folder / PARTS).mkdir(parents=True)
         taking = _Taking(folder)
         try:
             taking.all_of(stream)
+        except ValidationError as error:
+            faults = "; ".join(f"{fault['loc']}: {fault['msg']}" for fault in error.errors())
+            taking.cut = f"it said what no box says ({faults})"
         except (tarfile.TarError, EOFError, ValueError, GpurunError) as error:
             taking.cut = str(error) or type(error).__name__
         shutil.rmtree(folder / PARTS, ignore_errors=True)
@@ -126,6 +142,7 @@ class _Taking:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._arrived = folder, dict[str, _Arrived]()
+        self._numbers = count()
         self.files: dict[str, RescuedFile] = {}
         self.problems: list[str] = []
         self.left_out: dict[str, tuple[str, ...]] = {}
@@ -138,41 +155,46 @@ class _Taking:
                 if content is None:
                     raise ValueError(f"{member.name!r} is no regular file")
                 if member.name == END:
-                    self._end(json.loads(content.read()))
+                    self._end(_End.model_validate_json(content.read()))
                     return
                 if member.name == RECORD:
-                    self._record(json.loads(content.read()))
+                    self._record(_Record.model_validate_json(content.read()))
                 else:
                     self._file(_inside(member.name), content)
 
     def _file(self, name: str, content: IO[bytes]) -> None:
-        part = self._folder / PARTS / str(len(self._arrived))
+        """Its bytes wait under a number of their own: what changed on the box comes twice."""
+        part = self._folder / PARTS / str(next(self._numbers))
         digest, size = hashlib.sha256(), 0
         with part.open("wb") as out:
             while block := content.read(_BLOCK):
                 digest.update(block)
                 size += len(block)
                 out.write(block)
+        if before := self._arrived.get(name):
+            before.part.unlink()
         self._arrived[name] = _Arrived(part, digest.hexdigest(), size)
 
-    def _record(self, said: dict[str, Any]) -> None:
-        """Files that count together: each gets its name only if all are right."""
-        job = said["job"]
-        named = {
-            _inside(f"{job}/{name}"): RescuedFile.model_validate(entry)
-            for name, entry in said["files"].items()
-        }
+    def _record(self, said: _Record) -> None:
+        """Files that count together: each gets its name only if all are right.
+
+        What came since the last record and isn't named was given up on the box.
+        """
+        named = {_inside(f"{said.job}/{name}"): file for name, file in said.files.items()}
         wrong = [name for name, file in named.items() if not self._is_right(name, file)]
         self.problems += [f"{name}: its bytes hash to something else" for name in wrong]
-        if wrong:
-            return
-        for name, file in named.items():
-            target = self._target(name)
-            arrived = self._arrived[name].part
-            arrived.chmod((file.mode & 0o777) | 0o600)
-            arrived.replace(target)
-        self.files |= named
+        if not wrong:
+            for name, file in named.items():
+                self._name(self._arrived[name].part, name, file.mode)
+            self.files |= named
+        for arrived in self._arrived.values():
+            arrived.part.unlink(missing_ok=True)
         self._arrived.clear()
+
+    def _name(self, part: Path, name: str, mode: int) -> None:
+        target = self._target(name)
+        part.chmod((mode & 0o777) | 0o600)
+        part.replace(target)
 
     def _is_right(self, name: str, file: RescuedFile) -> bool:
         arrived = self._arrived.get(name)
@@ -186,8 +208,8 @@ class _Taking:
             raise ValueError(f"{name} leads out of {self._folder}, or is a folder there")
         return target
 
-    def _end(self, said: dict[str, Any]) -> None:
-        self.left_out = {job: tuple(notes) for job, notes in said["left_out"].items() if notes}
+    def _end(self, said: _End) -> None:
+        self.left_out = {job: notes for job, notes in said.left_out.items() if notes}
         self.cut = ""
 
 

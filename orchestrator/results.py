@@ -59,7 +59,7 @@ def pull(bucket: Bucket, run_id: str, to: Path, jobs: Iterable[str]) -> PullRepo
     bucket's own errors pass through.
     """
     folder = to / run_id
-    with writing_into(folder):
+    with writing_into(folder, f"gpurun pull {run_id}"):
         folder.mkdir(parents=True, exist_ok=True)
         home = Home(bucket, run_id, folder, Pulled(folder))
         found = {job: _pull_job(home, job) for job in jobs}
@@ -79,17 +79,20 @@ def _is_over(home: Home, found: dict[str, JobPull]) -> bool:
 
 
 @contextmanager
-def writing_into(folder: Path) -> Iterator[None]:
-    """Raises FolderError for what this machine's file system refuses."""
+def writing_into(folder: Path, command: str) -> Iterator[None]:
+    """Raises FolderError for what this machine's file system refuses.
+
+    `command` is what a person types to have it written again; it takes `--to DIR`.
+    """
     try:
         yield
     except OSError as error:
         where = error.filename2 or error.filename or folder
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        room = "Make room and pull again, it goes on from here; or pull" if full else "Pull"
+        room = f"Make room and try again: {command}\n  or write" if full else "Write"
         raise FolderError(
             f"{where} can't be written: {error.strerror or error}.",
-            hint=f"{room} into another folder: gpurun pull {folder.name} --to DIR",
+            hint=f"{room} into another folder: {command} --to DIR",
         ) from error
 
 

@@ -16,7 +16,7 @@ import pytest
 from orchestrator.box import rescue as box_rescue
 from orchestrator.box import scan, spec
 from orchestrator.box.rescue import send
-from orchestrator.errors import RemoteError, ResultsMissing, ResultsPartial
+from orchestrator.errors import FolderError, RemoteError, ResultsMissing, ResultsPartial
 from orchestrator.rescue import receive
 
 from .rig import BOX, RUN, box_spec
@@ -185,6 +185,71 @@ def test_a_file_that_changes_while_it_is_read_is_sent_again_or_told(
     found = receive(io.BytesIO(sent(root)), RUN, BOX, tmp_path / "to")
     found.raise_unless_complete()
     assert (found.folder / "train" / "out" / "ünïcode").read_bytes() == path.read_bytes() == b"xx"
+
+
+def test_a_checkpoint_that_is_sent_again_keeps_each_of_its_files_bytes(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = root / "jobs" / "train" / "work" / "out" / "checkpoint-5" / "trainer_state.json"
+    stock, changes = scan.again, [b'{"step": 6}']
+
+    def changing(found: scan.Found) -> scan.Found | None:
+        if found.path == path and changes:
+            path.write_bytes(changes.pop())
+        return stock(found)
+
+    monkeypatch.setattr(box_rescue, "again", changing)
+    found = receive(io.BytesIO(sent(root)), RUN, BOX, tmp_path / "to")
+    found.raise_unless_complete()
+    home = found.folder / "train" / "out" / "checkpoint-5"
+    assert (home / "model.bin").read_bytes() == b"w" * 3_000_000
+    assert (home / "trainer_state.json").read_bytes() == b'{"step": 6}'
+    assert {"train/log.txt", "train/out/ünïcode"} <= found.files.keys()
+
+
+def member(name: str, data: bytes) -> tuple[tarfile.TarInfo, bytes]:
+    return tarfile.TarInfo(name), data
+
+
+def test_what_the_box_gave_up_on_never_becomes_a_result(tmp_path: Path) -> None:
+    stream = archive(
+        *(member(name, name.encode()) for name in ("t/a", "t/b", "t/a")),
+        record("t", "a", b"t/a"),
+        record("t", "b", b"t/b"),
+        member("end.json", b'{"left_out": {}}'),
+    )
+    found = receive(stream, RUN, BOX, tmp_path)
+    assert found.files.keys() == {"t/a"}
+    assert (found.folder / "t" / "a").read_bytes() == b"t/a"
+    assert found.problems == ("t/b: its bytes hash to something else",)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(("record.json", text) for text in (b"", b"[]", b"{}", b'{"job": 1, "files": {}}')),
+        *(("record.json", b'{"job": "t", "files": %s}' % of) for of in (b"[]", b'{"a": 1}')),
+        *(("end.json", text) for text in (b"null", b"{}", b'{"left_out": {"t": 1}}')),
+        *(("end.json", text) for text in (b'{"left_out": []}', b"[" * 5000)),
+    ],
+)
+def test_what_no_box_says_ends_the_stream_and_costs_nothing_that_had_arrived(
+    tmp_path: Path, said: tuple[str, bytes]
+) -> None:
+    stream = archive(member("t/a", b"x"), record("t", "a", b"x"), member(*said))
+    found = receive(stream, RUN, BOX, tmp_path)
+    assert (found.folder / "t" / "a").read_bytes() == b"x"
+    with pytest.raises(ResultsPartial, match="no box says"):
+        found.raise_unless_complete()
+
+
+def test_a_folder_that_cant_take_them_is_named_with_the_command_that_brings_them_elsewhere(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / RUN).write_text("in the way")
+    with pytest.raises(FolderError, match="can't be written") as told:
+        receive(archive(), RUN, BOX, tmp_path)
+    assert f"gpurun rescue {RUN} {BOX} --to DIR" in told.value.hint
 
 
 def test_the_program_on_the_box_needs_nothing_but_python(root: Path, tmp_path: Path) -> None:
