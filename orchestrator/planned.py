@@ -24,8 +24,8 @@ class Range(PlanModel):
     max: Decimal | None = None
 
     def holds(self, value: float) -> bool:
-        """Whether the number, as it is printed, is as expected; NaN never is."""
-        if math.isnan(value):
+        """Whether the number, as it is printed, is as expected; NaN never is, nor is a bool."""
+        if isinstance(value, bool) or (isinstance(value, float) and math.isnan(value)):
             return False
         number = Decimal(str(value))
         return (self.min is None or number >= self.min) and (

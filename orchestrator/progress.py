@@ -245,7 +245,8 @@ def _box_view(
 
 def _job_view(job: PlannedJob, status: dict[str, Any] | None) -> JobView:
     status = status or {}
-    metrics = status.get("metrics") or {}
+    said = status.get("metrics")
+    metrics = said if isinstance(said, dict) else {}
     done = status.get("state") == "done"
     return JobView(
         name=job.name,
@@ -265,13 +266,20 @@ def _misses(job: PlannedJob, metrics: dict[str, Any]) -> list[str]:
     words = []
     for name, wanted in job.expect.items():
         value = metrics.get(name)
-        if not isinstance(value, int | float):
+        if value is None:
             words.append(f"{name} was not reported")
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            words.append(f"{name} is {value!r}, which is no number")
         elif not wanted.holds(value):
             ends = (wanted.min, wanted.max)
             low, high = ("…" if end is None else str(end) for end in ends)
-            words.append(f"{name} {value:g} is outside {low} to {high}")
+            words.append(f"{name} {_full(value)} is outside {low} to {high}")
     return words
+
+
+def _full(value: float) -> str:
+    """A whole number may be larger than any float."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 _HIDDEN = frozenset({"t", "step", "max_steps", "reward", "seconds"})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from orchestrator.opened import Opened
 
 _WIDTH, _HEIGHT, _PAD = 640, 200, 30
+_LARGEST = 1e300
 _CURVE = 2
 """Points that make a curve worth drawing."""
 
@@ -43,10 +44,19 @@ def write_report(opened: Opened, to: Path, *, seen: Snapshot | None = None) -> P
 
 def _chart(opened: Opened, job: str) -> dict[str, Any] | None:
     """SVG points of a job's rewards: lines for training, dots for evals, bars where none is."""
-    rows = results.read_metrics(opened.bucket, opened.record.run_id, job)
-    train = [row for row in rows if row.get("kind") == "train" and row.get("step") is not None]
-    evals = [row for row in rows if row.get("kind") == "eval" and row.get("reward") is not None]
-    scored = [row for row in train if row.get("reward") is not None]
+    return _drawn(results.read_metrics(opened.bucket, opened.record.run_id, job))
+
+
+def _drawn(said: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """From lines as the job wrote them: one whose step is no number has no place."""
+    rows = [
+        {"kind": row.get("kind"), "step": row["step"], "reward": _number(row.get("reward"))}
+        for row in said
+        if _number(row.get("step")) is not None
+    ]
+    train = [row for row in rows if row["kind"] == "train"]
+    evals = [row for row in rows if row["kind"] == "eval" and row["reward"] is not None]
+    scored = [row for row in train if row["reward"] is not None]
     if len(scored) + len(evals) < _CURVE:
         return None
     last = max(row["step"] for row in (*train, *evals)) or 1
@@ -56,9 +66,16 @@ def _chart(opened: Opened, job: str) -> dict[str, Any] | None:
         "pad": _PAD,
         "lines": [[_point(row, last) for row in part] for part in _unbroken(train)],
         "dots": [_point(row, last) for row in evals],
-        "unscored": [_x(row["step"], last) for row in train if row.get("reward") is None],
+        "unscored": [_x(row["step"], last) for row in train if row["reward"] is None],
         "last_step": last,
     }
+
+
+def _number(value: Any) -> float | None:
+    """None for what can't be drawn; NaN is no reward, least of all 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= _LARGEST else None
 
 
 def _unbroken(train: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:

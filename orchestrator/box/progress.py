@@ -74,7 +74,8 @@ class Progress:
         final = said.get("kind") == "final"
         if final or not self._final:
             self._final = final
-            self.metrics = {k: v for k, v in said.items() if k not in NO_METRIC and _is_plain(v)}
+            told = {name: value for name, value in said.items() if name not in NO_METRIC}
+            self.metrics = {k: v for k, v in told.items() if _is_text(k) and _is_plain(v)}
 
 
 def _ends_well(file: IO[bytes]) -> bool:
@@ -91,4 +92,9 @@ def _is_plain(value: Any) -> bool:
         return math.isfinite(value)
     if isinstance(value, int):
         return abs(value) <= MOST
-    return value is None or (isinstance(value, str) and len(value) < 200)
+    return value is None or (isinstance(value, str) and len(value) < 200 and _is_text(value))
+
+
+def _is_text(value: str) -> bool:
+    """JSON can spell half a character, which no terminal and no file takes."""
+    return not any("\ud800" <= char <= "\udfff" for char in value)

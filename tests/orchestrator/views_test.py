@@ -11,8 +11,9 @@ import pytest
 
 from orchestrator.console import Progress, make_console, result_view, usd
 from orchestrator.money import usd_free
-from orchestrator.progress import BoxView, JobView, Snapshot, Stage
-from orchestrator.report import _unbroken
+from orchestrator.planned import PlannedJob, Range
+from orchestrator.progress import BoxView, JobView, Snapshot, Stage, _job_view
+from orchestrator.report import _drawn, _unbroken
 
 NOW = datetime(2026, 12, 1, 20, 0, tzinfo=UTC)
 
@@ -85,6 +86,42 @@ def test_a_failed_job_says_why_and_a_done_one_what_was_expected() -> None:
     assert job(state="failed", reason="exit status 1").lines() == ["exit status 1"]
     missed = job(state="done", missed=("rise 0.1 is outside 0.15 to …",)).lines()
     assert missed == ["expected otherwise: rise 0.1 is outside 0.15 to …"]
+
+
+@pytest.mark.parametrize(
+    ("value", "missed"),
+    [
+        (0.5, ()),
+        (1, ()),
+        (0.4, ("rise 0.4 is outside 0.5 to 1",)),
+        (10**400, (f"rise {10**400} is outside 0.5 to 1",)),
+        (float("nan"), ("rise nan is outside 0.5 to 1",)),
+        (float("inf"), ("rise inf is outside 0.5 to 1",)),
+        (True, ("rise is True, which is no number",)),
+        ("0.7", ("rise is '0.7', which is no number",)),
+        (None, ("rise was not reported",)),
+    ],
+)
+def test_whatever_a_job_reports_is_as_expected_or_told_in_words(
+    value: object, missed: tuple[str, ...]
+) -> None:
+    wanted = {"rise": Range(min=Decimal("0.5"), max=Decimal(1))}
+    fields: dict[str, Any] = {"name": "grpo", "box": "l40s", "expect": wanted}
+    planned = PlannedJob.model_construct(**fields)
+    seen = _job_view(planned, {"state": "done", "metrics": {"rise": value}})
+    assert seen.missed == missed
+    assert not wanted["rise"].holds(True)
+    assert _job_view(planned, {"state": "done", "metrics": [1]}).metrics == {}
+
+
+def test_a_curve_is_drawn_of_numbers_alone_and_nan_is_no_reward() -> None:
+    odd = [{"kind": "train", "step": step, "reward": 1.0} for step in (None, "4", True, [1])]
+    rewards = [0.1, 0.2, float("nan"), True, "0.3", 10**400]
+    rows = [{"kind": "train", "step": n, "reward": it} for n, it in enumerate(rewards)]
+    drawn = _drawn([*odd, *rows, {"kind": "eval", "reward": 0.5}])
+    assert drawn is not None
+    assert [len(part) for part in drawn["lines"]] == [2]
+    assert (len(drawn["unscored"]), drawn["dots"], drawn["last_step"]) == (4, [], 5)
 
 
 def test_no_line_is_drawn_across_a_step_without_a_reward() -> None:

@@ -41,6 +41,14 @@ def test_an_unscored_reward_stays_none_and_what_is_no_plain_value_is_left_out(
     assert progress.metrics == {"reward": None, "n": 2, "word": "x"}
 
 
+def test_half_a_character_in_a_name_or_a_word_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(r'{"\ud800": 1, "word": "a\udfffb", "smile": "\ud83d\ude00"}' + "\n")
+    progress = Progress(path)
+    progress.read()
+    assert progress.metrics == {"smile": "😀"}
+
+
 def test_a_file_that_was_cut_back_to_a_checkpoint_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     progress = Progress(path)
