@@ -32,6 +32,8 @@ class Hashed(NamedTuple):
 
     sha256: str = ""
     pieces: tuple[Piece, ...] = ()
+    secret: str | None = None
+    """The name of one that was in it."""
 
 
 @dataclass
@@ -43,8 +45,6 @@ class Blobs:
     """`jobs/<job>/blobs/`."""
     allowance: Allowance
     redact: Redactor = field(default_factory=Redactor)
-    _held: dict[str, str | None] = field(default_factory=dict)
-    """The secret in each file that was read."""
     _there: dict[str, int] | None = None
     _hashes: dict[str, tuple[tuple[int, int, int, int], Hashed]] = field(default_factory=dict)
     _begins: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -162,17 +162,17 @@ class Blobs:
         if seen != found.stamp:
             hashed = self._read(found, before)
             self._hashes[found.name] = (found.stamp, hashed)
-        if variable := self._held.get(found.name):
-            raise Withheld(f"{found.name} (holds {variable})")
+        if hashed.secret:
+            raise Withheld(f"{found.name} (holds {hashed.secret})")
         return hashed
 
     def _read(self, found: Found, before: Entry | None) -> Hashed:
         may_have_grown = found.grows or found.size <= APPENDED_BYTES
         reading = Reading(pieces_of(before) if before and may_have_grown else ())
-        read, self._held[found.name] = self.redact.read(found.path, found.size, reading.see)
+        read, secret = self.redact.read(found.path, found.size, reading.see)
         if read < found.size or (not found.grows and stamp(found.path) != found.stamp):
             raise Changed(found.name)
-        return Hashed(reading.sha256, reading.pieces(found.path, found.size))
+        return Hashed(reading.sha256, reading.pieces(found.path, found.size), secret)
 
     def _only_grew(self, found: Found) -> bool:
         """What it held a round ago is how it begins now: it's appended to, as a log is."""

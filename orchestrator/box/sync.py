@@ -90,6 +90,8 @@ class _Tally:
     refused: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     failure: Exception | None = None
+    left: bool = False
+    """Nobody waits for its threads any more: what they still bring is older than what is said."""
     _over_at: float | None = None
 
     def hangs(self, round_: Round) -> bool:
@@ -189,7 +191,7 @@ class Syncer:
                     self._bring(*taken, round_, tally)
                 finally:
                     self.allowance.leave(taken[1])
-                if STREAMS == 1:
+                if STREAMS == 1 and not tally.left:
                     self._commit_meanwhile(round_, tally)
 
         pool, hangs = streams(STREAMS), False
@@ -198,11 +200,16 @@ class Syncer:
             self._commit_meanwhile(round_, tally)
             if round_.time_is_up() or tally.hangs(round_):
                 tally.waits = hangs = True  # that must not cost what is there, or comes next
+                self._leave(tally)
                 break
         pool.shutdown(wait=not hangs, cancel_futures=True)
         for future in working:
             if future.done() and not future.cancelled():
                 future.result()
+
+    def _leave(self, tally: _Tally) -> None:
+        with self._lock:
+            tally.left = True
 
     def _next(self, todo: Iterator[Unit]) -> tuple[Unit, int] | None:
         """A unit and its place in the queue for the allowance, whoever then hashes faster."""
@@ -213,14 +220,14 @@ class Syncer:
             return unit, self.allowance.ask(sum(found.size for found in unit.files))
 
     def _bring(self, unit: Unit, ticket: int, round_: Round, tally: _Tally) -> None:
-        if tally.failure or round_.is_over():
+        if tally.left or tally.failure or round_.is_over():
             tally.waits = True
             return
         try:
             if is_own(unit):
-                self._bring_own(unit, round_)
+                self._bring_own(unit, round_, tally)
             else:
-                self._take(unit, self._unit(unit, round_, ticket))
+                self._take(unit, self._unit(unit, round_, ticket), tally)
         except (Changed, Paused, FileNotFoundError):
             tally.waits = True
         except Refused as error:
@@ -230,26 +237,30 @@ class Syncer:
         except OSError as error:  # one file that can't be read must not cost the others
             tally.unread.append(f"{unit.files[0].name}: {error.strerror or error}")
         except Withheld as error:
-            self._leave_out(unit, str(error))
+            self._leave_out(unit, str(error), tally)
 
-    def _bring_own(self, unit: Unit, round_: Round) -> None:
+    def _bring_own(self, unit: Unit, round_: Round, tally: _Tally) -> None:
         """Both rounds bring these: one at a time, as they are now, or the older would win."""
         with self._own:
             newest = tuple(found for it in unit.files if (found := again(it)))
             if newest:
-                self._take(unit, self._unit(replace(unit, files=newest), round_))
+                self._take(unit, self._unit(replace(unit, files=newest), round_), tally)
 
-    def _take(self, unit: Unit, listed: dict[str, Entry]) -> None:
+    def _take(self, unit: Unit, listed: dict[str, Entry], tally: _Tally) -> None:
         with self._lock:
+            if tally.left:
+                return
             self._withheld.pop(named(unit), None)
             self._entries = self._entries | listed
 
-    def _leave_out(self, unit: Unit, why: str) -> None:
+    def _leave_out(self, unit: Unit, why: str, tally: _Tally) -> None:
         """Also what was committed of it before: that isn't the result any more."""
         names = {found.name for found in unit.files}
         if unit.checkpoint:
             why = f"{self.redact.text(unit.checkpoint)} (whole checkpoint: {why})"
         with self._lock:
+            if tally.left:
+                return
             self._withheld[named(unit)] = why
             self._entries = {name: it for name, it in self._entries.items() if name not in names}
 
