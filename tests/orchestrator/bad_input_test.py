@@ -596,4 +596,4 @@ def test_a_disk_smaller_than_its_image_is_refused(tmp_path: Path) -> None:
     )
 
     assert "less than the 300 GB of ami-1" in str(error)
-    assert "at least 306" in error.hint  # and room for the pins of its jobs
+    assert "at least 309" in error.hint  # and room for the pins of its jobs
