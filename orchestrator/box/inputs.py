@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from orchestrator.box.durable import sync_file
 from orchestrator.box.pieces import Piece, pieces_of
 from orchestrator.box.scan import OWN, checkpoint_of
 from orchestrator.box.spec import inside
@@ -163,6 +164,7 @@ def _arrives(store: Store, job: str, entry: dict[str, Any], part: Path) -> bool:
             else:
                 return False
             whole = so_far
+        sync_file(file)
     return whole.hexdigest() == str(entry["sha256"])
 
 

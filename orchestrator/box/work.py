@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.box import inputs
+from orchestrator.box.durable import sync_folder, write_whole
 from orchestrator.box.process import Place, job_json, unpack_workdir
 from orchestrator.box.redact import Redactor
 from orchestrator.box.regular import open_regular
@@ -36,17 +37,18 @@ def prepare(store: Store, root: Path, spec: JobSpec, here: frozenset[str]) -> Pr
     said = inputs.complete(store, spec.name)
     if said.get("state") == "done":
         return Prepared(0, done=said.get("status", {}))
-    attempt, marker = 0, place.folder / "prepared"
-    if not marker.exists():
+    marker = place.folder / "prepared"
+    if (attempt := _attempt_in(marker)) is None:
         shutil.rmtree(place.work, ignore_errors=True)
         unpack_workdir(root, place, spec.workdir)
+        sync_folder(place.work)
         attempt = inputs.restore(store, spec.name, place.folder)
-        marker.write_text(str(attempt))
+        write_whole(marker, str(attempt))
     place.inputs.mkdir(exist_ok=True)
     for name, item in spec.inputs.items():
         _bring(store, root, item, place.inputs / name, here)
     (place.folder / "job.json").write_text(json.dumps(job_json(spec, place), indent=1))
-    return Prepared(int(marker.read_text()), done=None)
+    return Prepared(attempt, done=None)
 
 
 def look_back(store: Store, jobs: list[str]) -> dict[str, dict[str, Any]]:
@@ -99,6 +101,14 @@ def last_words(log: Path, redact: Redactor) -> str:
     said = [line.strip() for line in lines if line.strip()]
     shown = said[-1][:160] if said else ""
     return "".join(each if each.isprintable() else " " for each in shown)
+
+
+def _attempt_in(marker: Path) -> int | None:
+    """What a preparation that was gone through with noted, if there was one."""
+    try:
+        return int(marker.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _bring(store: Store, root: Path, item: Input, to: Path, here: frozenset[str]) -> None:
