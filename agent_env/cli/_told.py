@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
-from agent_env.errors import AgentEnvError
+from agent_env.errors import AgentEnvError, ResultsError
 
 BAD_INPUT = 2
 """What was asked for can't be done; nothing was begun."""
@@ -21,3 +22,9 @@ def told() -> Iterator[None]:
     except AgentEnvError as error:
         typer.echo(f"agent-env: {error}", err=True)
         raise typer.Exit(BAD_INPUT) from None
+
+
+def finite(option: str, number: float) -> None:
+    """Raise ResultsError for a number that no reward can be compared with."""
+    if not math.isfinite(number):
+        raise ResultsError(f"{option} {number}: give a number, such as 1.0")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_env.cli._told import told
+from agent_env.cli._told import finite, told
 from agent_env.errors import AgentEnvError, PolicyError, ResultsError
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def evaluate(
     from agent_env.evaluation.measure import Request  # noqa: PLC0415
 
     with told():
+        finite("--threshold", threshold)
         request = Request(
             target=target,
             split=split,
@@ -172,12 +173,16 @@ def _file_name(header: Header) -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=_no_json)
     except ValueError as error:
         raise PolicyError(f"--sampling is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise PolicyError('--sampling is a JSON object, such as {"temperature": 0.7}')
     return found
+
+
+def _no_json(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON number")
 
 
 def _key(name: str | None) -> str | None:

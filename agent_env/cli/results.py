@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from agent_env.cli._told import told
+from agent_env.cli._told import finite, told
 from agent_env.errors import ResultsError, TaskNotFound
 
 if TYPE_CHECKING:
@@ -52,10 +53,13 @@ def export(
     out: Annotated[Path | None, typer.Option(help="The file to write; default: stdout.")] = None,
 ) -> None:
     """Write good attempts as data to fine-tune on, from a results file or a bundle's expert."""
-    from agent_env.evaluation.sft import as_lines, examples  # noqa: PLC0415
+    from agent_env.evaluation.sft import as_lines, check_out, examples  # noqa: PLC0415
 
     write = {"sft": examples}[form]
     with told():
+        finite("--min-reward", min_reward)
+        if out is not None:
+            check_out(out, Path(source))
         header, rows = _read(source, split)
         found = write(header, rows, min_reward)
         lost = sum(row.reward is None for row in rows)
@@ -84,7 +88,7 @@ def _put(text: str, out: Path | None) -> None:
     if out is None:
         typer.echo(text, nl=False)
         return
-    beside = out.with_name(out.name + ".partial")
+    beside = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
         beside.write_text(text)
         beside.replace(out)

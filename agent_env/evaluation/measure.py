@@ -106,7 +106,7 @@ def settle(request: Request, env: AgentEnv) -> Measurement:
         policy=request.policy,
         sampling=dict(request.sampling),
         seed=request.seed,
-        reward=request.reward,
+        reward=env.reward,
         max_calls=request.max_calls,
         tools=[tool_schema(spec) for spec in tools],
         versions={"gpurun": _version("gpurun"), "python": platform.python_version()},
@@ -134,7 +134,10 @@ def _check_room(request: Request, env: AgentEnv, attempts: int) -> None:
     try:
         env.check(sessions=min(request.concurrency, attempts))
     except AtCapacity as error:
-        raise AtCapacity(f"{error}; here that is a smaller --concurrency") from error
+        wanted = (
+            f"--concurrency {request.concurrency} doesn't fit: give a smaller one or make room"
+        )
+        raise AtCapacity(f"{wanted}. {error}") from error
 
 
 def _check_reward(env: AgentEnv, tasks: Sequence[TaskData], tools: tuple[ToolSpec, ...]) -> None:

@@ -199,6 +199,12 @@ def test_an_interrupted_eval_says_how_to_go_on() -> None:
         ([str(COUNTER), "--split", "eval", "--tasks", "9"], "--tasks 9: the split eval has 4"),
         ([str(COUNTER), "--split", "eval", "--sampling", "[]"], "--sampling is a JSON object"),
         ([str(COUNTER), "--split", "eval", "--sampling", "{"], "--sampling is no JSON"),
+        (
+            [str(COUNTER), "--split", "eval", "--sampling", '{"temperature": NaN}'],
+            "--sampling is no JSON: NaN",
+        ),
+        ([str(COUNTER), "--split", "eval", "--threshold", "nan"], "--threshold nan: give a"),
+        ([str(COUNTER), "--split", "eval", "--threshold", "inf"], "--threshold inf: give a"),
         ([str(COUNTER), "--split", "eval", "--key-env", "NO_KEY"], "NO_KEY: there is no such"),
         ([str(COUNTER), "--split", "eval", "--out", "no/r.jsonl"], "no/r.jsonl can't be written"),
         (["http://127.0.0.1:9", "--split", "eval"], "can't be reached"),
@@ -236,7 +242,9 @@ def test_a_server_with_too_few_sessions_is_told_before_anything_is_made(
     done = evaluates(server.url, "--attempts", "2", "--concurrency", "5")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "the server has 4: " in done.stderr
-    assert done.stderr.endswith("here that is a smaller --concurrency\n")
+    assert done.stderr.startswith(
+        "agent-env: --concurrency 5 doesn't fit: give a smaller one or make room. 5 rollouts"
+    )
     assert list(Path().glob("*.jsonl")) == []
 
 
@@ -281,6 +289,36 @@ def test_good_rollouts_are_exported(server: LocalServer) -> None:
     assert first["tools"][0]["function"]["name"] == "add"
     refused = run("export", "a.jsonl", "--min-reward", "2", "--out", "none.jsonl")
     assert (refused.exit_code, Path("none.jsonl").exists()) == (2, False)
+
+
+def test_an_export_takes_the_place_of_an_earlier_one_and_of_nothing_else(
+    server: LocalServer,
+) -> None:
+    evaluates(server.url, "--out", "a.jsonl")
+    Path("notes.txt").write_text("mine")
+    Path("link.jsonl").symlink_to("a.jsonl")
+    before = Path("a.jsonl").read_bytes()
+    for out, complaint in (
+        ("a.jsonl", "a.jsonl is what is exported; name another file"),
+        ("link.jsonl", "link.jsonl is what is exported; name another file"),
+        ("notes.txt", "notes.txt is there and no earlier export; name another file"),
+        ("/dev/null", "/dev/null is there and no earlier export"),
+        (".", ". is there and no earlier export"),
+        ("no/sft.jsonl", "there is no folder no"),
+    ):
+        refused = run("export", "a.jsonl", "--min-reward", "0", "--out", out)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert complaint in refused.stderr
+    assert Path("a.jsonl").read_bytes() == before
+    assert Path("notes.txt").read_text() == "mine"
+    for least, kept in (("0", 4), ("1", 4)):
+        assert run("export", "a.jsonl", "--min-reward", least, "--out", "sft").exit_code == 0
+        assert len(Path("sft").read_text().splitlines()) == kept
+    refused = run("export", "gridsim", "--split", "eval", "--min-reward", "1", "--out", "a.jsonl")
+    assert "a.jsonl is there and no earlier export" in refused.stderr
+    assert "--min-reward nan: give a number" in run("export", "a", "--min-reward", "nan").stderr
+    assert {path.name for path in Path().iterdir()} >= {"a.jsonl", "sft", "notes.txt"}
+    assert [path.name for path in Path().iterdir() if "partial" in path.name] == []
 
 
 def test_an_experts_rollouts_are_exported() -> None:
