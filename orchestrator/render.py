@@ -20,6 +20,7 @@ from orchestrator.box.deadline import AHEAD_S
 
 if TYPE_CHECKING:
     from orchestrator.plan import Plan
+    from orchestrator.planned import PlannedBox
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 USER_DATA_BYTES = 16_384
@@ -28,6 +29,10 @@ POWEROFF = "poweroff"
 POWEROFF_BY_VARIABLE = '"$GPURUN_POWEROFF"'
 HARD = {POWEROFF: "poweroff -f -f", POWEROFF_BY_VARIABLE: POWEROFF_BY_VARIABLE}
 HARD_AFTER = timedelta(minutes=5)
+LATE_SHUTDOWN = timedelta(minutes=5)
+"""How long before a shutdown logins are refused (shutdown(8)): it comes so much after the end."""
+_SHUTS_DOWN = timedelta(minutes=2)
+"""What rounding up to whole minutes takes, and the shutdown itself."""
 FETCH_PATIENCE_S = 600
 
 
@@ -59,6 +64,7 @@ def render_user_data(
         limit_s=math.ceil((box.poweroff_at - plan.planned_at).total_seconds()),
         end_at_utc=_utc(box.poweroff_at),
         hard_at_utc=_utc(box.poweroff_at + HARD_AFTER),
+        late_shutdown_min=_late_shutdown_min(box),
         ahead_s=AHEAD_S,
         poweroff=poweroff_command,
         poweroff_hard=HARD[poweroff_command],
@@ -96,6 +102,12 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {"sh": _sh, "line": _line}
     return environment
+
+
+def _late_shutdown_min(box: PlannedBox) -> int:
+    """How long after its end a box also shuts down; 0: not at all, as the cloud comes sooner."""
+    sooner = box.cloud_at - box.poweroff_at <= LATE_SHUTDOWN + _SHUTS_DOWN
+    return 0 if sooner else int(LATE_SHUTDOWN.total_seconds()) // 60
 
 
 def _sh(value: object) -> str:

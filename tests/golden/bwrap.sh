@@ -35,7 +35,8 @@ mkdir -p "$GPURUN_ROOT"
 [ "$0" -ef "$GPURUN_ROOT/user-data" ] || { cp "$0" "$GPURUN_ROOT/part" && mv "$GPURUN_ROOT/part" "$GPURUN_ROOT/user-data"; }
 wall_s=$((end_at - $(date +%s)))
 ((left_s > wall_s)) && left_s=$((wall_s > 0 ? wall_s : 0))
-command -v shutdown >/dev/null && shutdown -P "+$(((left_s + 59) / 60))"
+# Late, as for the five minutes before it nobody but root may log in.
+command -v shutdown >/dev/null && shutdown -P "+$(((left_s + 59) / 60 + 5))"
 if [ -d /run/systemd/system ]; then
   timer() { # name, calendar time, command
     printf '[Service]\nType=oneshot\nExecStart=%s\n' "$3" >"/etc/systemd/system/$1.service"
@@ -43,7 +44,7 @@ if [ -d /run/systemd/system ]; then
   }
   timer gpurun-end '2026-11-29 19:00:00 UTC' '/usr/bin/systemctl poweroff'
   timer gpurun-end-hard '2026-11-29 19:05:00 UTC' '/usr/bin/systemctl poweroff --force --force'
-  printf '[Service]\nExecStart=/bin/bash -c "[ -s %s ] && exec /bin/bash %s; systemctl poweroff"\nRestart=always\nRestartSec=5\nTasksMax=infinity\n[Install]\nWantedBy=multi-user.target\n' \
+  printf '[Service]\nExecStart=/bin/bash -c "[ -s %s ] && exec /bin/bash %s; systemctl poweroff"\nRestart=always\nRestartSec=5\nTasksMax=infinity\nOOMPolicy=continue\n[Install]\nWantedBy=multi-user.target\n' \
     "$GPURUN_ROOT/user-data" "$GPURUN_ROOT/user-data" >/etc/systemd/system/gpurun-again.service
   systemctl daemon-reload && systemctl enable gpurun-again.service && systemctl enable --now gpurun-end.timer gpurun-end-hard.timer
   # An upgrade under way would change the driver's library under a job, and hold dpkg's lock.

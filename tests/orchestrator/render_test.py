@@ -40,15 +40,16 @@ CASES: dict[str, tuple[Cloud, str, str]] = {
 ENDS_A_HOST = re.compile(r"\b(shutdown|poweroff|reboot|halt|systemctl|init 0|sysrq)\b", re.I)
 
 
-def plan_for(folder: Path, cloud: Cloud, region: str) -> Plan:
+def plan_for(folder: Path, cloud: Cloud, region: str, margin: str = "10m") -> Plan:
     path = folder / "golden.yaml"
-    path.write_text(RUNBOOK.replace("REGION", region))
+    text = RUNBOOK.replace("hours: 7", f"hours: 7, cloud_margin: {margin}")
+    path.write_text(text.replace("REGION", region))
     return make_plan(
         load_runbook(path), now=NOW, catalog=load_catalog(), cloud=cloud, allow_stale_prices=True
     )
 
 
-def render(folder: Path, case: str, **changes: str) -> str:
+def render(folder: Path, case: str, *, margin: str = "10m", **changes: str) -> str:
     cloud, region, poweroff = CASES[case]
     said = {
         "run_id": "golden-261129-120000-ab2c",
@@ -56,7 +57,7 @@ def render(folder: Path, case: str, **changes: str) -> str:
         "payload_sha256": "0123456789abcdef" * 4,
         "poweroff_command": poweroff,
     }
-    return render_user_data(plan_for(folder, cloud, region), "l40s", **(said | changes))
+    return render_user_data(plan_for(folder, cloud, region, margin), "l40s", **(said | changes))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -91,6 +92,40 @@ def test_the_power_off_is_armed_before_anything_that_can_fail(case: str, tmp_pat
     assert lines[0].startswith("end_at=1795978800 limit_s=25200 ")
 
 
+NOLOGIN_S = 300
+"""How long before a shutdown that is scheduled nobody but root may log in (shutdown(8))."""
+
+
+def shuts_down_after(script: str, left_s: int) -> int:
+    """Seconds after which a box that has `left_s` to go is told to shut down by that command."""
+    lines = script.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("wall_s="))
+    last = next(n for n, line in enumerate(lines) if line.startswith("if [ -d /run/systemd"))
+    said = 'shutdown() { echo "$*"; }; date() { echo $((end_at - left_s)); }\n'
+    text = "\n".join([f"end_at=1795978800 left_s={left_s}\n{said}", *lines[first:last]])
+    done = subprocess.run(["bash", "-uc", text], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return int(done.stdout.removeprefix("-P +")) * 60
+
+
+@pytest.mark.parametrize("left_s", [0, 1, 59, 60, 61, 3600, 25200])
+def test_people_may_log_in_to_the_end_and_a_late_shutdown_comes_before_the_clouds_own(
+    left_s: int, tmp_path: Path
+) -> None:
+    after = shuts_down_after(render(tmp_path, "aws"), left_s)
+    assert left_s <= after - NOLOGIN_S < left_s + 60
+    assert after + 60 < left_s + 600, "the default margin"
+
+
+@pytest.mark.parametrize(("margin", "has_it"), [("7m", False), ("8m", True), ("30m", True)])
+def test_where_the_cloud_itself_comes_sooner_there_is_no_late_shutdown(
+    margin: str, has_it: bool, tmp_path: Path
+) -> None:
+    script = render(tmp_path, "aws", margin=margin)
+    assert ("shutdown -P" in script) == has_it
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
 def test_systemd_takes_the_units_that_a_script_writes(tmp_path: Path) -> None:
     """Only the lines that print them are run, with a root of their own."""
     if shutil.which("systemd-analyze") is None:
@@ -114,6 +149,7 @@ def test_systemd_takes_the_units_that_a_script_writes(tmp_path: Path) -> None:
     assert (checked.returncode, ours) == (0, [])
     again = (units / "gpurun-again.service").read_text()
     assert '"[ -s /opt/gpurun/user-data ] && exec /bin/bash /opt/gpurun/user-data; ' in again
+    assert "OOMPolicy=continue" in again, "or a job that runs out of memory ends the box"
 
 
 def test_a_script_for_a_plain_process_names_nothing_that_could_end_the_host(
