@@ -101,6 +101,7 @@ class Purse:
             if line not in ledger.reserved and line not in ledger.settled:
                 new[line], ledger = worst, ledger.reserve(line, worst)
         if new and self.budget:
+            self.tell_budget(now)  # what it couldn't be told before is free for this
             self.budget.reserve(self.record.run_id, new, self.record.expires_at, now)
         for line, worst in new.items():
             self.log.decide(now, partial(self._reservation, line, worst))

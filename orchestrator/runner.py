@@ -21,6 +21,7 @@ from orchestrator.books import Books
 from orchestrator.catalog import Catalog, load_catalog
 from orchestrator.errors import (
     ApiError,
+    BudgetError,
     CapacityError,
     LaunchError,
     OverCap,
@@ -162,7 +163,7 @@ class Runner:
             self.log.append(EventKind.TEARING_DOWN, self.clock.now())
         listening = self._listening()
         if listening:
-            self.on_step("asking the boxes to save and power off (`down --now` doesn't wait)")
+            self.on_step(f"asking the boxes to save and power off ({self._at_once})")
         for box in listening:
             self.bucket.put(f"runs/{self.record.run_id}/boxes/{box.name}/stop", b"")
         drain = max(box.poweroff_at - box.drain_at for box in self.record.plan.boxes)
@@ -189,7 +190,7 @@ class Runner:
         """
         run_id, clean = self.record.run_id, run.has(self.log.read(), EventKind.CLEAN)
         if clean and not stack.leftovers(self.session, run_id):
-            self.purse.tell_budget(self.clock.now())
+            self._tell_budget()
             return
         if not self._tearing_down():
             self.log.append(EventKind.TEARING_DOWN, self.clock.now())
@@ -207,7 +208,19 @@ class Runner:
         self.purse.close(self.clock.now())
         if not clean:
             self.log.append(EventKind.CLEAN, self.clock.now())
-        self.purse.tell_budget(self.clock.now())
+        self._tell_budget()
+
+    @property
+    def _at_once(self) -> str:
+        return f"without waiting: gpurun down {self.record.run_id} --now 'why'"
+
+    def _tell_budget(self) -> None:
+        """A budget that can't be told keeps too little free; the run is over all the same."""
+        try:
+            self.purse.tell_budget(self.clock.now())
+        except (ApiError, BudgetError) as error:
+            again = f"gpurun budget {self.record.budget}"
+            self.on_step(f"the budget can't be told what this cost: {error}\n  tell it: {again}")
 
     def _wait_until_all_shows(self) -> bool:
         """Whether it waited: something may have been there that the look before didn't show."""

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import recovery, results, run
 from orchestrator.aws import boxes as ec2
-from orchestrator.errors import CapacityError, GpurunError, LaunchError, OverCap, QuotaError
+from orchestrator.errors import (
+    BudgetError,
+    CapacityError,
+    GpurunError,
+    LaunchError,
+    OverCap,
+    QuotaError,
+)
 from orchestrator.launching import Launcher
 from orchestrator.lives import GONE, Life, lives_by_box
 from orchestrator.recovery import Close, Facts, Launch, Next, Wait, next_for
@@ -115,7 +122,7 @@ class Tender:
             if step.attempt > 1:
                 self.books.reserve_again(box, step.attempt, now)
             self.launcher.launch(box, step.attempt, self.launcher.build([box]))
-        except (CapacityError, QuotaError) as error:
+        except (BudgetError, CapacityError, QuotaError) as error:
             self._later(box, now, error)
         except (LaunchError, OverCap) as error:
             why = f"{recovery.ENDED}{step.why}, and there is no new one: {error.message}"

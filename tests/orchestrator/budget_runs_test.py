@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from moto.ec2.models import ec2_backends
 
 from orchestrator.aws.bucket import Bucket, ensure_bucket
 from orchestrator.aws.session import Session
@@ -28,6 +29,8 @@ from orchestrator.start import start_run
 from .runner_test import SMOKE, ZONES, Clock, clock, rules, session, shut_down
 
 __all__ = ["clock", "rules", "session"]
+
+FIRST_ENTRY = "budgets/shared/000001.json"
 
 
 class Died(BaseException):
@@ -99,22 +102,76 @@ def test_what_a_run_did_not_use_is_there_for_the_next(
     assert row.free_usd == row.cap_usd - row.settled_usd > 0
 
 
+def damage(session: Session, budget: BudgetLog) -> bytes:
+    """What its first entry was."""
+    was = budget.bucket.get(FIRST_ENTRY) or b""
+    session.client("s3").delete_object(Bucket=budget.bucket.name, Key=FIRST_ENTRY)
+    return was
+
+
 def test_a_budget_that_is_damaged_meanwhile_keeps_no_run_from_its_end(
     begin: Callable[[], Runner], budget: BudgetLog, session: Session, clock: Clock
 ) -> None:
-    runner = begin()
-    s3, name, key = session.client("s3"), budget.bucket.name, "budgets/shared/000001.json"
+    runner, said = begin(), list[str]()
+    runner.on_step = said.append
 
     def damaged() -> None:
-        s3.delete_object(Bucket=name, Key=key)
+        damage(session, budget)
         shut_down(session)
 
     clock.at_wait = damaged
-    with pytest.raises(BudgetError, match="missing"):  # said loudly, when all is done
-        runner.drive()
-    assert runner.look().stage == "clean"
+    assert runner.drive().stage == "clean"
     assert runner.purse.ledger().reserved == {}
     assert leftovers(session, runner.record.run_id) == []
+    runner.finish()  # `down`, typed again
+    told = [words for words in said if "missing" in words and "gpurun budget shared" in words]
+    assert len(told) == 2
+
+
+def lose(runner: Runner) -> None:
+    """EC2 takes away what lives."""
+    shut_down(runner.session)
+    for box in runner.instances():
+        reason = ec2_backends["123456789012"]["us-east-1"].get_instance(box.instance_id)
+        reason.state_reason.code = reason.state_reason.message = "Server.SpotInstanceTermination"
+
+
+def test_a_box_that_is_lost_while_the_budget_is_damaged_is_launched_once_it_is_mended(
+    begin: Callable[[], Runner], budget: BudgetLog, session: Session, clock: Clock
+) -> None:
+    runner, was, said = begin(), list[bytes](), list[str]()
+    runner.on_step = said.append
+
+    def happens() -> None:
+        if not was:
+            was.append(damage(session, budget))
+            lose(runner)
+        elif len(runner.instances()) > 1:
+            shut_down(session)
+        elif any("trying again" in words for words in said):
+            budget.bucket.put(FIRST_ENTRY, was[0])
+
+    clock.at_wait = happens
+    assert runner.drive().stage == "clean"
+    assert [box.attempt for box in runner.instances()] == [1, 2]
+    assert budget.read().ledger.settled_usd == runner.purse.ledger().settled_usd
+
+
+def test_a_box_that_is_lost_while_the_budget_stays_damaged_ends_with_its_time(
+    begin: Callable[[], Runner], budget: BudgetLog, session: Session, clock: Clock
+) -> None:
+    runner, happened = begin(), list[bytes]()
+
+    def happens() -> None:
+        if not happened:
+            happened.append(damage(session, budget))
+            lose(runner)
+
+    clock.at_wait = happens
+    seen = runner.drive()
+    assert (seen.stage, seen.jobs[0].state) == ("clean", "cut")
+    assert "its time is over" in seen.jobs[0].reason
+    assert len(runner.instances()) == 1
 
 
 def died_after_the_budget_s_entry(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
