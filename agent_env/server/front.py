@@ -31,9 +31,11 @@ _log = logging.getLogger(__name__)
 PLACES_PER_SLOT = 16
 """How many sessions' workers are remembered for each that may be open."""
 RESPAWN_S = 1.0
-SILENT_S = 30.0
+SILENT_S = 10.0
 """A worker that isn't heard of for so long is held up by a task that lets no thread run; it is
 ended, and its sessions are rebuilt."""
+STACK_S = 0.5
+"""How long it has to write down where it is."""
 
 
 class Worker:
@@ -114,13 +116,20 @@ class Front:
         for worker in self._workers:
             if worker.channel is not None:
                 worker.channel.tell({"stop": True})
-        with suppress(TimeoutError):
-            # A worker needs the grace time for its steps, and as long again to say goodbye.
-            await asyncio.wait_for(self._all_gone.wait(), 2 * grace_s)
+        # A worker needs the grace time for its steps, and as long again to say goodbye.
+        await self._gone_within(grace_s)
+        for worker in self._workers:
+            if self._silence_s(worker) > grace_s / 2:
+                self._kill(worker)
+        await self._gone_within(grace_s)
         for worker in self._workers:
             self._kill(worker)
         if self._doorway is not None:
             self._doorway.close()
+
+    async def _gone_within(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._all_gone.wait(), seconds)
 
     def _start(self) -> Worker:
         ours, theirs = pair()
@@ -164,15 +173,20 @@ class Front:
         """End the workers that are silent."""
         loop = asyncio.get_running_loop()
         for worker in self._workers:
-            if loop.time() - worker.heard > SILENT_S:
-                _log.warning("worker %s is silent for %.0f s: it is ended", worker.pid, SILENT_S)
-                self._kill(worker)
+            if self._silence_s(worker) > SILENT_S:
+                _log.error("worker %s is silent for %.0f s: it is ended", worker.pid, SILENT_S)
+                # It writes its stack on the log: which tool it is, nobody else can say.
+                self._kill(worker, signal.SIGUSR1)
+                loop.call_later(STACK_S, self._kill, worker)
         loop.call_later(SILENT_S / 8, self._listen)
 
-    def _kill(self, worker: Worker) -> None:
-        if worker.pid is not None:
+    def _silence_s(self, worker: Worker) -> float:
+        return asyncio.get_running_loop().time() - worker.heard
+
+    def _kill(self, worker: Worker, number: int = signal.SIGKILL) -> None:
+        if worker.pid is not None and worker in self._workers:
             with suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL)
+                os.kill(worker.pid, number)
 
     def _route(self, connection: socket.socket, target: Target, deadline: float) -> None:
         loop = asyncio.get_running_loop()

@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 
 from agent_env.errors import CantListen
 from agent_env.server.nursery import die_with
+from agent_env.server.watchdog import insist_on_stops
 
 GRACE_S = 3.0
 """How long running steps may take to end after a stop was asked for, in seconds."""
@@ -91,6 +92,7 @@ def run(
     bound = listener.getsockname()[1]
 
     def began() -> None:
+        insist_on_stops(asyncio.get_running_loop(), GRACE_S)
         if front is not None:
             front.open(server, listener)
         announce(bound)

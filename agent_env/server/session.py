@@ -18,6 +18,7 @@ from agent_env.server.protocol import FrameError, Reset, Step
 from agent_env.server.rebuild import Lost, Rebuilt, rebuild
 from agent_env.server.said import Said, session_metadata
 from agent_env.server.served import ServedSplit
+from agent_env.server.watchdog import At
 from agent_env.server.work import Work
 from agent_env.types import EpisodeState
 
@@ -95,7 +96,12 @@ class Session:
         if self._is_again(step) or self._tried or self._unwritten is not None:
             return None
         episode = self._open_episode()
-        carried = carry_out(episode, step, n=self.seq + 1, unsnapped_s=self._unsnapped_s)
+        watchdog = self._work.watchdog
+        watchdog.at = (episode, step.tool_name)
+        try:
+            carried = carry_out(episode, step, n=self.seq + 1, unsnapped_s=self._unsnapped_s)
+        finally:
+            watchdog.at = None
         self._work.pace.took(split, carried.took_s)
         return self._keep_step(carried)
 
@@ -113,7 +119,7 @@ class Session:
         self._write_down()
         try:
             work = partial(self._try, episode, frame, self.seq + 1)
-            carried = await self._in_thread(work, frame.deadline_s)
+            carried = await self._in_thread(work, frame.deadline_s, (episode, frame.tool_name))
         except JournalFull as error:
             raise _full(error) from error
         return self._keep_step(carried)
@@ -180,10 +186,14 @@ class Session:
         # The old episode is over the moment its successor is begun, not when that succeeds.
         self._unwritten = None
         if self._work.pace.is_quick(chosen.split):
-            carried = work()
+            self._work.watchdog.at = (episode, "reset")
+            try:
+                carried = work()
+            finally:
+                self._work.watchdog.at = None
             self._work.pace.took(chosen.split, carried.took_s)
         else:
-            carried = await self._in_thread(work, frame.deadline_s)
+            carried = await self._in_thread(work, frame.deadline_s, (episode, "reset"))
         self._note_pace(episode, chosen.split)
         self._episode, self._split, self._asked = episode, chosen.split, asked
         self.episode_id, self.seq, self.epoch, self.lost = frame.episode_id, 0, 0, None
@@ -211,7 +221,7 @@ class Session:
         if episode.quick is not None:
             self._work.pace.opened(split, episode.quick)
 
-    async def _in_thread(self, work: Callable[[], T], deadline_s: float | None) -> T:
+    async def _in_thread(self, work: Callable[[], T], deadline_s: float | None, at: At) -> T:
         running = self._work.pool.submit(work)
         self._running = running
         self._work.began()
@@ -223,7 +233,7 @@ class Session:
             raise
         if pending:
             running.add_done_callback(self._ended)
-            self._work.overdue(running)
+            self._work.overdue(running, at)
             self._lose(STEP_TIMEOUT)
             raise ordering.timed_out()
         self._running = None

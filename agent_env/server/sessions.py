@@ -82,11 +82,13 @@ class Sessions:
     def begin(self) -> None:
         """Call once the event loop runs: in the end, claims that nobody takes are given up."""
         loop = asyncio.get_running_loop()
+        self._work.watchdog.begin()
         self._claims_timer = loop.call_later(self.times.reserve_s, self._give_claims_up)
 
     def watch(self, told: Callable[[int], None], stuck: Callable[[], None]) -> None:
         """Tell how many steps threads are at, and of one that is long over its deadline."""
         self._work.told, self._work.stuck = told, stuck
+        self._work.watchdog.stuck = stuck
 
     async def drain(self, grace_s: float) -> None:
         """Take no new session or step; let the running steps end within the grace time."""
@@ -104,6 +106,7 @@ class Sessions:
         for timer in self._held.values():
             timer.cancel()
         self._work.pool.close()
+        self._work.watchdog.close()
 
     async def enter(self, socket: Socket, entry: Entry) -> Session:
         """The session that the socket asks for, held by it. Raises FrameError, Lost, Gone."""

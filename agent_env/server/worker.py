@@ -7,8 +7,10 @@ doesn't end: its other sessions are then rebuilt elsewhere.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import resource
+import signal
 import socket
 from collections.abc import Callable
 
@@ -35,6 +37,7 @@ def work(
     if memory_mb is not None:
         bytes_ = memory_mb * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (bytes_, bytes_))
+    faulthandler.register(signal.SIGUSR1)
     room = RemoteSlots(max_sessions)
     server = EnvServer(make_app(room), lambda: _connect(server, end, room))
     end.setblocking(False)
