@@ -45,7 +45,7 @@ class Header(_Frozen):
     """What a model's policy was told beyond its own defaults."""
     seed: int
     reward: str | None
-    """The score that is the reward; None is the bundle's own reward."""
+    """As the server says: a score's id, "mean", "function"; None is the bundle's own reward."""
     max_calls: int
     tools: list[dict[str, Any]]
     versions: dict[str, str]

@@ -130,12 +130,16 @@ def _move(reply: httpx.Response) -> Move:
 def _call(function: dict[str, Any]) -> Call:
     name, text = str(function["name"]), function.get("arguments") or "{}"
     try:
-        arguments = json.loads(text) if isinstance(text, str) else text
+        arguments = json.loads(text, parse_constant=_no_json) if isinstance(text, str) else text
     except ValueError as error:
         return Call(name=name, arguments={}, fault=f"error: {name}: arguments: {error}")
     if not isinstance(arguments, dict):
         return Call(name=name, arguments={}, fault=f"error: {name}: arguments: not an object")
     return Call(name=name, arguments=arguments)
+
+
+def _no_json(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON number")
 
 
 def _model_ids(reply: httpx.Response) -> list[str]:

@@ -28,7 +28,7 @@ def scripted(ref: str) -> Policy:
         function = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as error:
         raise PolicyError(f"scripted:{ref}: no module {error.name!r}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}"
         raise PolicyError(f"scripted:{ref}: {module} can't be imported: {why}") from error
     if not callable(function):

@@ -126,7 +126,7 @@ def test_a_model_calls_tools_and_answers(env: AgentEnv, serve: Serve) -> None:
     assert first["seed"] != second["seed"]
 
 
-@pytest.mark.parametrize("arguments", ['{"n": ', "[1]", "3"])
+@pytest.mark.parametrize("arguments", ['{"n": ', "[1]", "3", '{"n": NaN}'])
 def test_arguments_that_are_none_are_told_to_the_model(
     arguments: str, env: AgentEnv, serve: Serve
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -102,6 +103,78 @@ def test_a_policy_that_breaks_leaves_the_attempt_unscored(played: PlaysOut) -> N
     row = played(says(("add", {"n": 10})))  # it has no second move
     assert (row.reward, row.code, row.error) == (None, "IndexError", "tuple index out of range")
     assert row.messages[-1]["content"] == "10"
+
+
+class Scalar:
+    """A number as NumPy and torch have it."""
+
+    def tolist(self) -> int:
+        return 9
+
+
+def test_the_numbers_of_numpy_are_numbers(played: PlaysOut) -> None:
+    numpy = pytest.importorskip("numpy")
+    for nine in (numpy.int64(9), numpy.array(9), Scalar()):
+        row = played(says(("add", {"n": nine}), (numpy.str_("commit"), {})))
+        assert (row.reward, row.error) == (0.9, None)
+        call = row.messages[2]["tool_calls"][0]["function"]
+        assert (call, type(call["arguments"]["n"])) == (
+            {"name": "add", "arguments": {"n": 9}},
+            int,
+        )
+
+
+@pytest.mark.parametrize(
+    "said, complaint",
+    [
+        (("add", {"n": object()}), "the arguments of add can't be sent as JSON: <object"),
+        (("add", {"n": float("nan")}), "the arguments of add can't be sent as JSON: Out of range"),
+        (("add", {"n": {1, 2}}), "{1, 2} is set"),
+        (("add", ["n"]), "the arguments of add are ['n'], not a dict"),
+        ((3, {}), "a tool's name is 3, not a str"),
+        ("half \ud800", "the text can't be sent as JSON"),
+    ],
+)
+def test_what_can_not_be_sent_leaves_the_attempt_unscored(
+    played: PlaysOut, said: Any, complaint: str
+) -> None:
+    row = played(says(said))
+    assert (row.reward, row.code, complaint in str(row.error)) == (None, "PolicyError", True)
+    assert row.messages[-1]["role"] == "user"
+    assert row.model_dump_json()
+
+
+def _exits(_: History) -> Move:
+    sys.exit(3)
+
+
+def _spoils(history: History) -> Move:
+    history.messages.append({"role": "user", "content": object()})
+    return Move()
+
+
+def _spoils_and_raises(history: History) -> Move:
+    history.hashes = [object()]  # type: ignore[list-item]
+    raise ValueError("half \ud800")
+
+
+@pytest.mark.parametrize(
+    "policy, code, complaint",
+    [
+        (_exits, "PolicyError", "the policy raised SystemExit(3)"),
+        (lambda _: None, "PolicyError", "the policy returned None, which is no Move"),
+        (_spoils, "PydanticSerializationError", "Unable to serialize"),
+        (_spoils_and_raises, "ValueError", "half \\ud800"),
+    ],
+)
+def test_no_policy_ends_the_eval(env: AgentEnv, policy: Policy, code: str, complaint: str) -> None:
+    todo = missing(env.tasks("eval")[:2], 1, 0, ())
+    tools = tuple(env.tools("eval"))
+    options: Any = {"tools": tools, "max_calls": 5, "concurrency": 1}
+    rows = list(play_all(todo, env.session, policy, **options))
+    assert [(row.reward, row.code) for row in rows] == [(None, code)] * 2
+    assert complaint in str(rows[0].error)
+    assert all(row.model_dump_json() for row in rows)
 
 
 def test_a_policy_that_never_ends_is_stopped_and_scored(played: PlaysOut) -> None:

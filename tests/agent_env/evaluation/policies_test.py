@@ -113,6 +113,9 @@ def test_a_script_that_can_not_be_imported_says_why(
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(PolicyError, match="can't be imported: ZeroDivisionError"):
         load_policy("scripted:my_broken_script:play", Means(bundle=nothing))
+    (tmp_path / "my_ending_script.py").write_text("import sys; sys.exit(4)\n")
+    with pytest.raises(PolicyError, match="can't be imported: SystemExit: 4"):
+        load_policy("scripted:my_ending_script:play", Means(bundle=nothing))
 
 
 def moves(bundle: str | Path, split: str, tasks: int, seed: int = 0) -> list[Move]:
