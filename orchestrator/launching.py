@@ -9,7 +9,7 @@ of all and with the same ClientToken, so that what it may have made is found bef
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -250,7 +250,7 @@ class Launcher:
     def _request(self, box: PlannedBox, attempt: int, ground: Ground) -> ec2.LaunchRequest:
         record = self.record
         return ec2.LaunchRequest(
-            tags=self.tags,
+            tags=replace(self.tags, expires_at=box.cloud_at),  # the box's own, for a sweep
             box=box.name,
             instance_types=(box.instance, *box.fallbacks),
             ami=Ami(

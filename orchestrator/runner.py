@@ -23,12 +23,14 @@ from orchestrator.errors import (
     ApiError,
     BudgetError,
     CapacityError,
+    ClockWrong,
     LaunchError,
     OverCap,
     QuotaError,
     TeardownError,
 )
 from orchestrator.launching import Launcher
+from orchestrator.overdue import AFTER, end_overdue
 from orchestrator.progress import BoxView, Snapshot, snapshot
 from orchestrator.purse import Purse, budget_of
 from orchestrator.recovery import Launch
@@ -38,15 +40,13 @@ from orchestrator.tending import Tender
 from orchestrator.unseen import unseen_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from orchestrator.aws.boxes import BoxRecord
     from orchestrator.aws.bucket import Bucket
     from orchestrator.aws.session import Session
     from orchestrator.clock import Clock
 
-# After the cloud's own deadline the controller ends what still lives: nobody else did.
-_OVERDUE = timedelta(minutes=2)
 # An agent looks for the request to stop every ten seconds, and then drains as at its deadline.
 _HEARS_WITHIN = timedelta(seconds=20)
 _DRAIN_POLL_S = 3.0
@@ -265,22 +265,33 @@ class Runner:
                 if self._all_ended():
                     return
             except ApiError as error:  # a local cloud that is gone won't come back: CloudError
-                if self.clock.now() > self.record.expires_at + _OVERDUE:
+                if self.clock.now() > self.record.expires_at + AFTER:
                     raise
                 self.on_step(f"no answer, trying again: {error.message}")
             self.clock.sleep(self.poll_s)
 
     def _all_ended(self) -> bool:
-        records = self.instances()
+        records, past = self.instances(), self.clock.now() > self.record.expires_at + AFTER
+        late = self._end_overdue(records, past=past)
         over = self.tender.tend(records)
         self._note_failed_switches()
         seen = self.look()
         self.on_progress(seen)
         for line in self.silence.lines(seen):
             self.on_step(line)
-        if self.clock.now() <= self.record.expires_at + _OVERDUE:
+        if not past:
             return over
-        check_clock(self.session, self.clock.now)  # before a box is ended by it
-        alive = [box for box in records if box.alive]
-        stack.end_boxes(self.session, self.record.run_id, alive)
-        return not alive
+        check_clock(self.session, self.clock.now)  # before a run is over by it
+        return not late
+
+    def _end_overdue(self, records: Sequence[BoxRecord], *, past: bool) -> list[BoxRecord]:
+        """What could not be ended is tried again at the next look, while other boxes may live."""
+        try:
+            return end_overdue(
+                self.session, self.record, records, self.clock.now, on_step=self.on_step
+            )
+        except (ClockWrong, TeardownError) as error:
+            if past:
+                raise
+            self.on_step(error.message)
+            return []

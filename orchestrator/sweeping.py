@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from orchestrator.aws.leftover import Leftover
     from orchestrator.aws.session import Session
     from orchestrator.settings import CloudName
 
@@ -36,10 +37,19 @@ class Found:
     undated: frozenset[str]
     """Runs nothing of which has a readable expiry."""
     unseen: Mapping[str, str]
+    boxes: tuple[Leftover, ...] = ()
+    """Of runs that go on, boxes past an expiry of their own."""
 
     def of(self, runs: Iterable[str]) -> list[Standing]:
         wanted = set(runs)
         return [each for each in self.things if each.item.run in wanted]
+
+    def is_late(self, thing: Standing) -> bool:
+        """Whether a sweep ends it."""
+        return thing.item.run in self.over or thing.item in self.boxes
+
+    def late(self) -> list[Standing]:
+        return [each for each in self.things if self.is_late(each)]
 
     def word(self, run: str) -> str:
         """What a sweep does about a run."""
@@ -79,9 +89,11 @@ def sweep_all(cloud: CloudName, *, yes: bool, as_json: bool) -> None:
 def _sorted(sight: sweep.Sight, now: datetime) -> Found:
     aged = {region: [item.aged(now) for item in of] for region, of in sight.by_region.items()}
     items = [item for of in aged.values() for item in of]
+    over = frozenset(sweep.expired(items, now))
     return Found(
         things=standing(aged, load_catalog()),
-        over=frozenset(sweep.expired(items, now)),
+        over=over,
+        boxes=tuple(box for box in sweep.overdue(items, now) if box.run not in over),
         undated=frozenset(sweep.undated(items)),
         unseen=sight.unseen,
     )
@@ -90,12 +102,14 @@ def _sorted(sight: sweep.Sight, now: datetime) -> Found:
 def _end(session: Session, found: Found, now: datetime, console: Console) -> list[str]:
     """Ends what is over; what is still wrong afterwards, in words."""
     left, failed = [], {}
-    if found.over:
+    if found.over or found.boxes:
         swept = sweep.sweep(session, now)
         left, failed = list(swept.left), swept.failed
         gone = sorted(set(swept.ended) - {item.run for item in left} - set(failed))
-        console.print(f"Ended {len(gone)} runs: {', '.join(gone)}", soft_wrap=True)
-    loose = [] if found.over else [each.item for each in found.of([""])]
+        boxes = [f"box {box.id} of {box.run}" for box in swept.boxes]
+        runs = [f"{len(gone)} runs: {', '.join(gone)}"] if found.over else []
+        console.print(f"Ended {'; '.join([*runs, *boxes])}", soft_wrap=True)
+    loose = [] if found.over or found.boxes else [each.item for each in found.of([""])]
     return [
         *(f"left behind: {item.kind} {item.id}  {item.detail}" for item in (*left, *loose)),
         *(f"{run}: {why}" for run, why in failed.items()),
@@ -115,7 +129,7 @@ def _print(found: Found, console: Console, *, yes: bool, cloud: CloudName) -> No
     for region, why in found.unseen.items():
         console.print(f"could not look at {region}: {why}", soft_wrap=True)
     console.print(_summary(found), soft_wrap=True)
-    if found.over and not yes:
+    if (found.over or found.boxes) and not yes:
         console.print("End them: gpurun sweep --yes")
     if cloud == "local":
         console.print("That is the local cloud; for an account: gpurun sweep --cloud aws")
@@ -133,10 +147,11 @@ def _lines(things: list[Standing]) -> list[str]:
 
 
 def _summary(found: Found) -> str:
-    if not found.over:
+    if not found.over and not found.boxes:
         return "Nothing is past its expiry."
-    cost = _price(found.of(found.over))
-    return f"{len(found.over)} runs are past their expiry; that costs {cost} until ended."
+    boxes = f" and {len(found.boxes)} boxes of other runs" if found.boxes else ""
+    cost = _price(found.late())
+    return f"{len(found.over)} runs{boxes} are past their expiry; that costs {cost} until ended."
 
 
 def _price(things: Iterable[Standing]) -> str:
@@ -150,10 +165,10 @@ def _as_json(found: Found) -> dict[str, object]:
     rows = [
         asdict(each.item)
         | {"region": each.region, "usd_per_hour": each.usd_per_hour}
-        | {"expired": each.item.run in found.over, "undated": each.item.run in found.undated}
+        | {"expired": found.is_late(each), "undated": each.item.run in found.undated}
         for each in found.things
     ]
-    cost, is_all = total_usd(found.of(found.over))
+    cost, is_all = total_usd(found.late())
     return {
         "found": rows,
         "unseen": dict(found.unseen),

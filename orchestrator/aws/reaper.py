@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
-    """End the runs of this region that are over. `event["now"]` may set the time, never ahead.
+    """End what is over in this region. `event["now"]` may set the time, never ahead.
 
     Raises:
         TeardownError: something didn't go, so that the function's `Errors` metric counts it.
@@ -37,9 +37,12 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     problems = [*_problems(swept)]
     if swept.ended:
         _log.warning("ended %s in %s", ", ".join(swept.ended), session.region)
+    boxes = [box.id for box in swept.boxes]
+    if boxes:
+        _log.warning("ended %s in %s, past their own expiry", ", ".join(boxes), session.region)
     if problems:
         raise TeardownError("\n".join(problems))
-    return {"ended": list(swept.ended), "going_on": list(swept.going_on)}
+    return {"ended": list(swept.ended), "going_on": list(swept.going_on), "boxes": boxes}
 
 
 def _here() -> Session:

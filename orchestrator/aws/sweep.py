@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from orchestrator.aws.bucket import result_buckets
+from orchestrator.aws.instances import ALIVE, terminate
 from orchestrator.aws.leftover import Leftover, global_ones, regional
 from orchestrator.aws.refusals import boundary
 from orchestrator.aws.stack import teardown
@@ -40,7 +42,9 @@ class Swept:
     left: tuple[Leftover, ...]
     unseen: dict[str, str]
     failed: dict[str, str] = field(default_factory=dict)
-    """Runs whose teardown could not be gone through with, with the reason."""
+    """Runs whose teardown, or the end of whose box, could not be gone through with, and why."""
+    boxes: tuple[Leftover, ...] = ()
+    """Boxes past an expiry of their own, of runs that go on; EC2 was told to end them."""
 
 
 def expired(items: Iterable[Leftover], now: datetime) -> list[str]:
@@ -54,6 +58,19 @@ def expired(items: Iterable[Leftover], now: datetime) -> list[str]:
         if item.run and item.expires_at is not None:
             latest[item.run] = max(item.expires_at, latest.get(item.run, item.expires_at))
     return sorted(run for run, at in latest.items() if at <= now)
+
+
+def overdue(items: Iterable[Leftover], now: datetime) -> list[Leftover]:
+    """Boxes that live past an expiry of their own, however long their run goes on. Pure."""
+    return [
+        item
+        for item in items
+        if item.kind == "instance"
+        and item.run
+        and item.detail.partition(",")[0] in ALIVE
+        and item.expires_at is not None
+        and item.expires_at <= now
+    ]
 
 
 def undated(items: Iterable[Leftover]) -> list[str]:
@@ -112,7 +129,7 @@ def sweep(
     *,
     only: Container[str] | None = None,
 ) -> Swept:
-    """Tear down each run that is past its expiry; runs that go on are not touched.
+    """Tear down each run that is past its expiry; of runs that go on, end the boxes that are.
 
     With `only`, runs that aren't in it count as going on.
 
@@ -123,23 +140,38 @@ def sweep(
     sight = look(session, where)
     everything = [item for items in sight.by_region.values() for item in items]
     over = [run for run in expired(everything, now) if only is None or run in only]
+    boxes: list[Leftover] = []
     left: list[Leftover] = []
     failed: dict[str, str] = {}
+    for region, items in sight.by_region.items():  # first: a teardown may take its time
+        late = [box for box in overdue(items, now) if box.run not in over]
+        for box in (box for box in late if only is None or box.run in only):
+            with _told_in(failed, box.run):
+                terminate(session.in_region(region), [box.id])
+                boxes.append(box)
     for region, items in sight.by_region.items():
         for run_id in sorted({item.run for item in items} & set(over)):
-            try:
+            with _told_in(failed, run_id):
                 left += teardown(session.in_region(region), run_id, now)
-            except (CredentialsError, CloudError):
-                raise
-            except GpurunError as error:  # it must not keep the others from ending
-                failed[run_id] = error.message
     return Swept(
         ended=tuple(over),
         going_on=tuple(sorted({item.run for item in everything if item.run} - set(over))),
         left=(*left, *(item for item in everything if not item.run)),
         unseen=sight.unseen,
         failed=failed,
+        boxes=tuple(boxes),
     )
+
+
+@contextmanager
+def _told_in(failed: dict[str, str], run_id: str) -> Iterator[None]:
+    """What goes wrong with one run must not keep the others from ending."""
+    try:
+        yield
+    except (CredentialsError, CloudError):
+        raise
+    except GpurunError as error:
+        failed[run_id] = error.message
 
 
 def _look_at(what: Callable[[Session], list[Leftover]], session: Session) -> list[Leftover] | str:

@@ -111,7 +111,8 @@ class RunTags:
     run_id: str
     owner: str
     expires_at: datetime
-    """Aware. When the last box must be gone; what is older is ended by `gpurun sweep`."""
+    """Aware. When the last box must be gone; what is older is ended by `gpurun sweep`. What goes
+    with a box is tagged with its box's own time instead."""
     bucket: str
 
     def __post_init__(self) -> None:

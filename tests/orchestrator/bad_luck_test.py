@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 
 from orchestrator import run, start
+from orchestrator.aws.stack import leftovers
 from orchestrator.aws.tags import of_run
 from orchestrator.errors import ApiError, CapacityError, ClockWrong
 from orchestrator.localcloud.strict import StrictRules, strict_aws
 from orchestrator.payload import Payload
 from orchestrator.progress import Stage
+from orchestrator.quote import SLACK
 from orchestrator.run import EventKind
 from orchestrator.runner import Runner
+from tests.orchestrator.aws.account import refuse
 from tests.orchestrator.controllers import HAND, OFF, TAKEN, Clock, World
 
 DAY = timedelta(days=1)
@@ -326,6 +329,55 @@ def test_two_teardowns_at_the_same_moment_both_end_clean(world: World) -> None:
     assert world.money().keys() == {"one"}
 
 
+def test_a_box_that_outlives_its_own_deadlines_ends_though_another_goes_on(
+    world: World,
+) -> None:
+    world.begin(cap="20", two=True)
+    ended: list[timedelta] = []
+    cloud_at = world.record.plan.box("one").cloud_at
+
+    def look() -> None:
+        alive = {box.box for box in world.alive()}
+        if world.clock.at > cloud_at and alive == {"two"}:
+            ended.append(world.clock.at - cloud_at)
+            world.end(OFF)
+
+    runner = world.controller()
+    runner.launch_all()
+    world.clock.at, world.clock.at_wait = cloud_at, look
+    runner.drive()
+    assert timedelta(minutes=1) < ended[0] < SLACK
+    assert [box.box for box in world.instances()] == ["one", "two"]
+    assert world.money().keys() == {"one", "two"}
+    assert world.left() == []
+
+
+def test_what_can_not_be_ended_yet_is_tried_again_while_others_go_on(world: World) -> None:
+    world.begin(cap="20", two=True)
+    runner, said = world.controller(), list[str]()
+    runner.launch_all()
+    world.clock.at = world.record.plan.box("one").cloud_at + timedelta(minutes=2)
+    runner.on_step = said.append
+    with refuse(world.session, "TerminateInstances", "UnauthorizedOperation"):
+        assert not runner._all_ended()
+    assert "TERMINATION UNCONFIRMED" in "\n".join(said)
+    assert {box.box for box in world.alive()} == {"one", "two"}
+    assert not runner._all_ended()
+    assert [box.box for box in world.alive()] == ["two"]
+
+
+def test_each_box_is_tagged_with_its_own_expiry(world: World) -> None:
+    world.begin(cap="20", two=True)
+    world.controller().launch_all()
+    items = leftovers(world.session, world.record.run_id)
+    boxes = {box.instance_id: world.record.plan.box(box.box).cloud_at for box in world.alive()}
+    told = {item.id: item.expires_at for item in items if item.id in boxes}
+    assert told == boxes
+    assert len(set(told.values())) == 2
+    (vpc,) = [item for item in items if item.kind == "vpc"]
+    assert vpc.expires_at == world.record.expires_at == max(boxes.values())
+
+
 def test_a_laptop_that_slept_for_two_days_finds_nothing_to_launch(world: World) -> None:
     world.begin()
 
@@ -406,10 +458,11 @@ def test_by_a_wrong_clock_a_run_can_still_be_taken_down(world: World) -> None:
 def test_a_run_id_is_never_used_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.begin()
     taken = world.record.run_id
-    ids = [taken, f"{taken[:-1]}7"]
+    free = f"{taken[:-1]}{'6' if taken.endswith('7') else '7'}"
+    ids = [taken, free]
     monkeypatch.setattr(run, "new_run_id", lambda *_: ids.pop(0))
     world.begin()
-    assert world.record.run_id == f"{taken[:-1]}7"
+    assert world.record.run_id == free
     monkeypatch.setattr(run, "new_run_id", lambda *_: taken)
     with pytest.raises(ApiError, match="Another run is on record"):
         world.begin()

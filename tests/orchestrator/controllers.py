@@ -40,9 +40,11 @@ regions: [us-east-1]
 results_gb: 0.1
 boxes:
   one: {{instance: g6.xlarge, hours: 2h, drain: 10m, cloud_margin: 5m, spot: {spot}}}
-jobs:
+{more}jobs:
   count: {{box: one, command: "true", results: [out], retries: {retries}}}
 """
+TWO = "  two: {instance: g6.xlarge, hours: 6h, drain: 10m, cloud_margin: 5m}\n"
+OTHER = '  other: {box: two, command: "true", results: [out]}\n'
 
 
 @dataclass
@@ -86,10 +88,15 @@ class World:
             "aws", REGION, ACCOUNT, patience=patience, boto=boto, clients=self.clients
         )
 
-    def begin(self, *, cap: str = "5", spot: bool = False, retries: int = 1) -> None:
-        """Put the run on record; nothing is built yet."""
+    def begin(
+        self, *, cap: str = "5", spot: bool = False, retries: int = 1, two: bool = False
+    ) -> None:
+        """Put the run on record; nothing is built yet. `two`: with a box that lives for longer."""
         path = self.folder / "luck.yaml"
-        path.write_text(RUNBOOK.format(cap=cap, spot=str(spot).lower(), retries=retries))
+        text = RUNBOOK.format(
+            cap=cap, spot=str(spot).lower(), retries=retries, more=TWO if two else ""
+        )
+        path.write_text(text + (OTHER if two else ""))
         plan = make_plan(
             load_runbook(path), now=self.clock.now(), catalog=load_catalog(), cloud="local"
         )

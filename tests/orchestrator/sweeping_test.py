@@ -74,6 +74,24 @@ def test_the_free_things_of_a_run_are_one_line_for_a_person_and_all_for_a_machin
     assert len(lines) == len(rows) - len(free) + 1
 
 
+def test_a_box_past_its_own_expiry_is_told_and_yes_ends_it_alone(
+    launched: Runner, session: Session, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (box,) = launched.instances()
+    early = f"{clock.now() - timedelta(minutes=3):%FT%TZ}"
+    session.client("ec2").create_tags(
+        Resources=[box.instance_id], Tags=[{"Key": EXPIRES_AT, "Value": early}]
+    )
+    out = said(capsys)
+    assert "running, expired 3 min ago" in out
+    assert "0 runs and 1 boxes of other runs are past their expiry; that costs $" in out
+    assert "End them: gpurun sweep --yes" in out
+    out = said(capsys, yes=True)
+    assert f"Ended box {box.instance_id} of {launched.record.run_id}" in out
+    assert not launched.instances()[0].alive
+    assert "vpc" in {item.kind for item in leftovers(session, launched.record.run_id)}
+
+
 def test_what_is_over_says_what_it_costs_until_ended_and_yes_ends_it(
     launched: Runner, session: Session, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,12 +101,12 @@ def test_the_package_alone_ends_what_is_over_and_nothing_else(
 ) -> None:
     first = lambda_call({})
     assert first.returncode == 0, first.stderr
-    assert json.loads(first.stdout) == {"ended": [RUN], "going_on": [OTHER_RUN]}
+    assert json.loads(first.stdout) == {"ended": [RUN], "going_on": [OTHER_RUN], "boxes": []}
     assert leftovers(session, RUN) == []
     assert find_boxes(session, OTHER_RUN)[0].alive
     before = leftovers(session, OTHER_RUN)
     second = lambda_call({})
-    assert json.loads(second.stdout) == {"ended": [], "going_on": [OTHER_RUN]}
+    assert json.loads(second.stdout) == {"ended": [], "going_on": [OTHER_RUN], "boxes": []}
     assert leftovers(session, OTHER_RUN) == before
 
 

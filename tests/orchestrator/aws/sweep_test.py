@@ -15,7 +15,7 @@ from orchestrator.aws.leftover import global_ones, regional
 from orchestrator.aws.role import ensure_kill_role
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import Leftover, leftovers
-from orchestrator.aws.sweep import expired, look, sweep, undated
+from orchestrator.aws.sweep import expired, look, overdue, sweep, undated
 from orchestrator.aws.tags import EXPIRES_AT
 from orchestrator.errors import ApiError
 from tests.fake_clock import FakeClock
@@ -55,6 +55,39 @@ def test_an_expired_run_ends_and_the_one_that_goes_on_stays(
     assert (swept.ended, swept.going_on, swept.left) == ((RUN,), (OTHER_RUN,), ())
     assert leftovers(session, RUN) == []
     assert find_boxes(session, OTHER_RUN)[0].alive
+
+
+def test_a_box_past_its_own_expiry_ends_though_its_run_goes_on(
+    build: Callable[[str], Stack], clock: FakeClock, session: Session
+) -> None:
+    stack = build(RUN)
+    early = replace(stack.tags, expires_at=clock.now() + timedelta(hours=1))
+    short, long = stack.launch("short", tags=early), stack.launch("long")
+    clock.at += timedelta(hours=1, minutes=1)
+    assert [
+        box.id for box in overdue(look(session, HERE).by_region["us-east-1"], clock.now())
+    ] == [short.instance_id]
+    elsewhere = sweep(session, clock.now(), HERE, only={OTHER_RUN})
+    assert elsewhere.boxes == ()
+    swept = sweep(session, clock.now(), HERE)
+    assert (swept.ended, swept.going_on) == ((), (RUN,))
+    assert [box.id for box in swept.boxes] == [short.instance_id]
+    alive = {box.instance_id: box.alive for box in find_boxes(session, RUN)}
+    assert alive == {short.instance_id: False, long.instance_id: True}
+    assert sweep(session, clock.now(), HERE).boxes == ()
+
+
+def test_a_box_that_can_not_be_ended_is_told_and_keeps_no_run_from_ending(
+    build: Callable[[str], Stack], clock: FakeClock, session: Session
+) -> None:
+    ensure_kill_role(session, tags_of(OTHER_RUN, session, clock))
+    clock.at += timedelta(hours=2)
+    stack = build(RUN)
+    stack.launch(tags=replace(stack.tags, expires_at=clock.now()))
+    clock.at += timedelta(hours=2)
+    with refuse(session, "TerminateInstances", "UnauthorizedOperation"):
+        swept = sweep(session, clock.now(), HERE)
+    assert (swept.ended, swept.boxes, [*swept.failed]) == ((OTHER_RUN,), (), [RUN])
 
 
 def test_nothing_expired_means_nothing_done(
