@@ -163,7 +163,7 @@ def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unknown_tool(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name[:64], known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
     return f"there is no tool {name!r}; {hint}"
 

@@ -28,7 +28,7 @@ def read_entry(query: dict[str, list[str]]) -> Entry:
     """The query as parsed from the address. Raises FrameError that names the argument."""
     for name in query:
         if name not in _KNOWN:
-            near = difflib.get_close_matches(name, _KNOWN, n=1)
+            near = difflib.get_close_matches(name[:64], _KNOWN, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_KNOWN)}"
             raise _refusal(f"unknown argument {name!r} of the address; {hint}")
     one = {name: values[-1] for name, values in query.items()}

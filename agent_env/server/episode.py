@@ -1,7 +1,9 @@
 """One episode: turns resets and steps into outcomes, and never raises what a task raised.
 
-What can't go on is an outcome that is `done` without a reward, whose metadata says why. Knows no
-socket and no journal; called by one thread at a time.
+What can't go on is an outcome that is `done` without a reward, whose metadata says why. That is so
+for whatever is raised, a cancellation or a wish to end the process, too: a step that led to no
+outcome wouldn't count, and would be carried out again when it is sent again. Knows no socket and
+no journal; called by one thread at a time.
 """
 
 from __future__ import annotations
@@ -35,10 +37,6 @@ class Outcome:
     def said(self) -> Said:
         """The same as text."""
         return say(self.fields, self.metadata, self.reward, self.done)
-
-
-TASK_FAULTS = (Exception, SystemExit, KeyboardInterrupt)
-"""What a task may raise; one that asks for the process's end ends its own episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +123,7 @@ class Episode:
             self._task = self._chosen.split.bundle.open(data)
             added = self._task.reset(self._chosen.seed)
             prompt = data.prompt + (added or "")
-        except TASK_FAULTS as error:
+        except BaseException as error:
             self._task = None
             return self._failed("reset", error)
         shown = {"prompt": prompt, "system_prompt": data.system_prompt, "appended": added}
@@ -154,7 +152,7 @@ class Episode:
             text = task.call_tool(name, arguments)
         except ToolError as error:
             return self._tool_reply(name, fault=_fault(error))
-        except TASK_FAULTS as error:
+        except BaseException as error:
             return self._failed(name, error)
         if task.done:
             return self._finished(task, name, text)
@@ -169,7 +167,7 @@ class Episode:
             prompt = task.end_turn(response)
             if not isinstance(prompt, str | None):
                 raise TypeError(f"end_turn returned {prompt!r}, neither a prompt nor None")
-        except TASK_FAULTS as error:
+        except BaseException as error:
             return self._failed(END_TURN, error)
         if prompt is None or task.done:
             return self._finished(task, END_TURN, None)
@@ -182,9 +180,10 @@ class Episode:
         try:
             scores = _checked(task.score())
             reward = self._served.reward_of(self._chosen.split, scores)
+            reward = None if reward is None else float(reward)
             if reward is not None and not math.isfinite(reward):
                 raise ValueError(f"the reward is {reward}")
-        except TASK_FAULTS as error:
+        except BaseException as error:
             return self._failed("no reward", error)
         self._done = True
         return Outcome(_result(name, text), {"scores": scores, "task": self._ref}, reward, True)
@@ -198,7 +197,7 @@ class Episode:
         """The episode is over without a score; a fault of the environment also goes to the log."""
         if isinstance(error, BaseException):
             _log.error("%s of %s failed", where, self._chosen.data.id, exc_info=error)
-            error = f"{where}: {type(error).__name__}: {error}"
+            error = f"{where}: {type(error).__name__}: {_words(error)}"
         self._done = True
         metadata = {"status": "error", "error": error, "task": self._ref}
         return Outcome(metadata=metadata, done=True)
@@ -210,7 +209,15 @@ def _fault(error: ToolError) -> dict[str, Any]:
         kind = "tool_not_found"
     elif isinstance(error, InvalidArguments):
         kind = "invalid_args"
-    return _faulty(kind, str(error))
+    return _faulty(kind, _words(error))
+
+
+def _words(error: BaseException) -> str:
+    """What it says; a task's own error may fail even at that."""
+    try:
+        return str(error)
+    except BaseException as worse:
+        return f"(its text can't be read: {type(worse).__name__})"
 
 
 def _faulty(kind: ErrorType, message: str) -> dict[str, Any]:

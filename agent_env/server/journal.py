@@ -67,6 +67,13 @@ class JournalFile:
             raise JournalFull(str(error)) from error
         self._size += len(records)
 
+    def note(self, record: bytes) -> None:
+        """Append to it, or begin it where there is none. Raises JournalFull."""
+        if self._fd < 0 and not self.path.exists():
+            self.begin(record)
+        else:
+            self.append(record)
+
     def compact(self, records: bytes) -> None:
         """Keep the first line and then only these records, which stand for all before them.
 

@@ -245,7 +245,7 @@ def _refuse_unknown(model: type[BaseModel], data: dict[str, Any]) -> None:
     known = list(model.model_fields)
     for name in data:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(name[:64], known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             message = f"{model.__name__.lower()}: unknown argument {name!r}; {hint}"
             raise FrameError("VALIDATION_ERROR", message, errors=[], unknown=name)

@@ -42,9 +42,24 @@ class Rebuilt:
 
 def rebuild(served: Served, recorded: Recorded, server: str) -> Rebuilt:
     """Play a journal in that server. Raises Lost; takes as long as the steps took."""
+    try:
+        return _rebuilt(served, recorded, server)
+    except Lost:
+        raise
+    except Exception as error:  # a file that somebody else wrote into can say anything
+        message = f"its journal can't be played: {type(error).__name__}: {error}"
+        raise Lost("SESSION_LOST", message) from error
+
+
+def takes_down(tries: list[str], server: str) -> bool:
+    """Whether what was begun by these servers, and never ended, ends its process."""
+    return tries.count(server) >= MAX_TRIES or len(tries) >= MAX_TRIES_EVER
+
+
+def _rebuilt(served: Served, recorded: Recorded, server: str) -> Rebuilt:
     chosen = _chosen(served, recorded)
     tries = recorded.tries
-    if tries.count(server) >= MAX_TRIES or len(tries) >= MAX_TRIES_EVER:
+    if takes_down(tries, server):
         step = recorded.seq + 1
         message = f"step {step} was begun {len(tries)} times and took its process down"
         raise Lost("SESSION_LOST", message)
@@ -64,6 +79,9 @@ def _chosen(served: Served, recorded: Recorded) -> Chosen:
     if split is None or served.hashes[split.owner] != recorded.bundle:
         message = f"the tasks of {recorded.split!r} aren't those that the episode began with"
         raise Lost("BUNDLE_CHANGED", message)
+    if recorded.reward != served.reward_name:
+        rule = "the reward is {0!r}, and was {1!r} when the episode began"
+        raise Lost("BUNDLE_CHANGED", rule.format(served.reward_name, recorded.reward))
     return Chosen(split, split.task(recorded.index), recorded.seed)
 
 
@@ -79,7 +97,7 @@ def _restored(episode: Episode, snapshot: Snapshot) -> Outcome:
     outcome = Outcome(**snapshot.reply)
     try:
         episode.restore(snapshot.state, steps=snapshot.n, turn=snapshot.turn, done=outcome.done)
-    except Exception as error:
+    except BaseException as error:
         message = f"the task can't restore its snapshot: {type(error).__name__}: {error}"
         raise Lost("SESSION_LOST", message) from error
     return outcome

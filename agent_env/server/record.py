@@ -31,23 +31,34 @@ class Snapshot:
     reply: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A reset that a server began."""
+
+    asked: dict[str, Any]
+    server: str
+
+
 @dataclass(slots=True)
 class Recorded:
-    """A journal that was read."""
+    """A journal that was read; without its first line no episode was ever answered."""
 
-    episode: str | None
-    bundle: str
-    split: str
-    index: int
-    seed: int
-    asked: dict[str, Any]
-    digest: str
+    episode: str | None = None
+    bundle: str = ""
+    reward: str | None = None
+    split: str = ""
+    index: int = 0
+    seed: int = 0
+    asked: dict[str, Any] = field(default_factory=dict)
+    digest: str = ""
     steps: list[Played] = field(default_factory=list)
     """Those after the snapshot, if there is one."""
     snapshot: Snapshot | None = None
     epoch: int = 0
     tries: list[str] = field(default_factory=list)
     """By which servers the step after the last one was begun."""
+    resets: list[Begun] = field(default_factory=list)
+    """Those that were begun after all this and never answered: with them the episode is over."""
     lost: str | None = None
 
     @property
@@ -65,6 +76,7 @@ class First:
     session: str
     episode: str | None
     bundle: str
+    reward: str | None
     split: str
     index: int
     seed: int
@@ -72,8 +84,13 @@ class First:
 
 
 def reset_line(first: First, said: Said) -> bytes:
-    """The first line of every journal."""
+    """The first line of a journal, once there is an episode."""
     return line({"v": VERSION, **asdict(first), "h": said.digest()})
+
+
+def reset_try_line(asked: dict[str, Any], server: str) -> bytes:
+    """A reset that is about to be begun."""
+    return line({"try": 0, "by": server, "asked": asked})
 
 
 def try_line(n: int, server: str) -> bytes:
@@ -103,43 +120,53 @@ def read(written: bytes) -> Recorded:
     if not lines:
         raise ValueError("the journal is empty")
     try:
-        recorded = _first(load(lines[0]))
-        for text in lines[1:]:
-            _add(recorded, load(text))
-    except (KeyError, TypeError) as error:
+        records = [load(text) for text in lines]
+    except RecursionError as error:
         raise ValueError(f"a record can't be read: {error!r}") from error
+    begun = isinstance(records[0], dict) and "v" in records[0]
+    recorded = _first(records[0]) if begun else Recorded()
+    for record in records[begun:]:
+        _add(recorded, record)
+    if not begun and not recorded.resets:
+        raise ValueError("the journal doesn't begin with a reset")
     return recorded
 
 
 def _first(record: dict[str, Any]) -> Recorded:
-    if record["v"] != VERSION:
-        raise ValueError(f"the journal is of version {record['v']}, not {VERSION}")
-    return Recorded(
-        episode=record["episode"],
-        bundle=record["bundle"],
-        split=record["split"],
-        index=record["index"],
-        seed=record["seed"],
-        asked=record["asked"],
-        digest=record["h"],
-    )
-
-
-def _add(recorded: Recorded, record: dict[str, Any]) -> None:
     match record:
-        case {"n": n, "a": action, "h": digest}:
+        case {
+            "v": 1,
+            "episode": str() | None as episode,
+            "bundle": str(bundle),
+            "reward": str() | None as reward,
+            "split": str(split),
+            "index": int(index),
+            "seed": int(seed),
+            "asked": dict(asked),
+            "h": str(digest),
+        }:
+            return Recorded(episode, bundle, reward, split, index, seed, asked, digest)
+        case _:
+            raise ValueError(f"the first record is none of version {VERSION}: {sorted(record)}")
+
+
+def _add(recorded: Recorded, record: object) -> None:
+    match record:
+        case {"n": int(n), "a": dict(action), "h": str(digest)}:
             if n != recorded.seq + 1:
                 raise ValueError(f"step {n} follows step {recorded.seq}")
             recorded.steps.append(Played(n, action, digest))
             recorded.tries.clear()
-        case {"try": _, "by": server}:
+        case {"try": 0, "by": str(server), "asked": dict(asked)}:
+            recorded.resets.append(Begun(asked, server))
+        case {"try": int(), "by": str(server)}:
             recorded.tries.append(server)
-        case {"epoch": epoch}:
+        case {"epoch": int(epoch)}:
             recorded.epoch = epoch
-        case {"snap": n, "turn": turn, "state": state, "reply": reply}:
+        case {"snap": int(n), "turn": int(turn), "state": state, "reply": dict(reply)}:
             recorded.snapshot = Snapshot(n, turn, state, reply)
             recorded.steps.clear()
-        case {"lost": reason}:
+        case {"lost": str(reason)}:
             recorded.lost = reason
         case _:
-            raise ValueError(f"a record of unknown kind: {sorted(record)}")
+            raise ValueError(f"a record of unknown kind: {str(record)[:100]}")

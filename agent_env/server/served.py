@@ -64,10 +64,15 @@ class Served:
     hashes: dict[str, str]
     reward: Reward
 
+    @property
+    def reward_name(self) -> str | None:
+        """What the reward is: a score's id, "mean", "function"; None for the bundle's own."""
+        return "function" if callable(self.reward) else self.reward
+
     def split(self, name: str) -> ServedSplit:
         """Raises TaskNotFound with the nearest name."""
         if name not in self.splits:
-            near = difflib.get_close_matches(name, self.splits, n=1)
+            near = difflib.get_close_matches(name[:64], self.splits, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.splits)}"
             raise TaskNotFound(f"no split {name!r}; {hint}")
         return self.splits[name]
@@ -138,6 +143,7 @@ def described(served: Served) -> dict[str, Any]:
     return {
         "env_name": served.name,
         "protocol": PROTOCOL,
+        "reward": served.reward_name,
         "bundles": served.hashes,
         "splits": {
             name: {

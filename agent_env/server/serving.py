@@ -82,6 +82,8 @@ class Serving:
             await self._serve(socket, session, rpc=rpc)
         except Fenced:
             pass
+        except FrameError as refusal:
+            await socket.turn_away(refusal.frame())
         finally:
             del self._sockets[socket]
             if session.holder is socket:
@@ -89,7 +91,7 @@ class Serving:
 
     async def _serve(self, socket: Socket, session: Session, *, rpc: bool) -> None:
         clock, reply_to = asyncio.get_running_loop().time, self._rpc if rpc else self._reply
-        if rpc and session.id is None:
+        if rpc and not session.is_reset:
             self._sessions.name(session, None)
             await session.answer(Reset(), socket)
         while True:

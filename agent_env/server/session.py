@@ -15,7 +15,7 @@ from agent_env.server.carry import Carried, carry_out
 from agent_env.server.episode import Chosen, Episode, choose
 from agent_env.server.journal import JournalFile, JournalFull
 from agent_env.server.protocol import FrameError, Reset, Step
-from agent_env.server.rebuild import Lost, Rebuilt, rebuild
+from agent_env.server.rebuild import Lost, Rebuilt, rebuild, takes_down
 from agent_env.server.said import Said, session_metadata
 from agent_env.server.served import ServedSplit
 from agent_env.server.watchdog import At
@@ -40,6 +40,7 @@ class Session:
 
     __slots__ = (
         "_asked",
+        "_begun",
         "_episode",
         "_running",
         "_split",
@@ -77,12 +78,18 @@ class Session:
         self._unwritten: Callable[[], None] | None = None
         self._running: asyncio.Future[Any] | None = None
         self._tried = False
+        self._begun: list[record.Begun] = []
         self._unsnapped_s = 0.0
 
     @property
     def running(self) -> asyncio.Future[Any] | None:
         """The reset or step that a thread is at; done once it has really ended."""
         return self._running
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether there is an episode, if only a lost one."""
+        return self._episode is not None or self.lost is not None
 
     def state(self) -> EpisodeState:
         """Where the episode stands; empty before the first reset."""
@@ -132,11 +139,12 @@ class Session:
             raise Lost("SESSION_LOST", f"its journal can't be read: {error}") from error
         self.journal, self.episode_id = journal, recorded.episode
         self.seq, self.epoch, self.lost = recorded.seq, recorded.epoch + 1, recorded.lost
-        self._asked, self._tried = recorded.asked, True
-        if self.lost is None:
+        self._tried, self._begun = True, recorded.resets
+        if self.lost is None and not recorded.resets:
+            self._asked = recorded.asked
             played = partial(rebuild, self._work.served, recorded, self._work.server)
             self._become(await self._work.pool.submit(played))
-        elif self.lost != STEP_TIMEOUT:
+        elif self.lost not in (None, STEP_TIMEOUT):
             raise Lost(self.lost, "the session was lost before")
         with suppress(JournalFull):
             journal.append(record.line({"epoch": self.epoch}))
@@ -166,8 +174,8 @@ class Session:
 
     async def _settled(self, deadline_s: float | None) -> None:
         """Wait for what a thread is still at: an older socket's step, or one that timed out."""
-        running = self._running
-        if running is not None:
+        # More than one frame may wait, where a session has no socket: they take turns.
+        while (running := self._running) is not None:
             _, pending = await asyncio.wait({running}, timeout=deadline_s)
             if pending:
                 raise ordering.timed_out()
@@ -182,9 +190,10 @@ class Session:
         chosen = choose(self._work.served, frame)
         episode = Episode(self._work.served, chosen)
         asked = ordering.asked_for(frame)
+        self._note_reset(asked)
         work = partial(carry.begin, episode, self._first(chosen, frame.episode_id, asked))
         # The old episode is over the moment its successor is begun, not when that succeeds.
-        self._unwritten = None
+        self._unwritten = self._asked = None
         if self._work.pace.is_quick(chosen.split):
             self._work.watchdog.at = (episode, "reset")
             try:
@@ -197,12 +206,25 @@ class Session:
         self._note_pace(episode, chosen.split)
         self._episode, self._split, self._asked = episode, chosen.split, asked
         self.episode_id, self.seq, self.epoch, self.lost = frame.episode_id, 0, 0, None
-        self._tried, self._unsnapped_s = False, 0.0
+        self._tried, self._unsnapped_s, self._begun = False, 0.0, []
         self.reply = self._frame(carried.said)
         if self.journal is not None:
             self._unwritten = partial(self.journal.begin, carried.records + carried.snapshot)
             self._write_down()
         return self.reply
+
+    def _note_reset(self, asked: dict[str, object]) -> None:
+        """A reset may take the process down, too, and would be sent again. Raises FrameError."""
+        if self.journal is None:
+            return
+        tries = [begun.server for begun in self._begun if begun.asked == asked]
+        if takes_down(tries, self._work.server):
+            message = f"the reset was begun {len(tries)} times and took its process down"
+            raise FrameError("EXECUTION_ERROR", message, reason="ENV_ERROR")
+        try:
+            self.journal.note(record.reset_try_line(asked, self._work.server))
+        except JournalFull as error:
+            raise _full(error) from error
 
     def _first(
         self, chosen: Chosen, episode_id: str | None, asked: dict[str, object]
@@ -211,6 +233,7 @@ class Session:
             session=self.id or "",
             episode=episode_id,
             bundle=self._work.served.hashes[chosen.split.owner],
+            reward=self._work.served.reward_name,
             split=chosen.split.name,
             index=chosen.data.index,
             seed=chosen.seed,

@@ -153,7 +153,8 @@ class Sessions:
     def leave(self, session: Session) -> None:
         """Its socket is gone: hold it for a client that may come back, or end it."""
         session.holder = None
-        if session.known and session.episode_id is not None:
+        written = session.journal is not None and session.journal.size > 0
+        if session.known and (session.is_reset or written):
             self.hold(session, self.times.hold_s)
         else:
             self.end(session)
@@ -234,7 +235,10 @@ class Sessions:
             return
         if session.holder is not None:  # it was gone on with while its last step ran
             return
-        if session.id is None or self._live.pop(session.id, None) is not None:
+        self._let_go(session)
+        # Another may be live by now under the same id.
+        if session.id is None or self._live.get(session.id) is session:
+            self._live.pop(session.id or "", None)
             self.slots.release(session.id)
             self._put_away(session, keep=keep)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +126,32 @@ def test_the_routes_are_listed(server: Process) -> None:
     assert document["info"]["version"]
     assert {"/health", "/tools", "/mcp", "/{env}/task"} <= set(document["paths"])
     assert COUNTER.name == server.get("/tools")["env_name"]
+
+
+def test_requests_of_one_session_take_turns(server: Process) -> None:
+    made = rpc(server, "openenv/session/create", split="eval", index=0)["result"]["session_id"]
+
+    def waited(_: int) -> str:
+        wait = {"name": "wait", "arguments": {"seconds": 0.2}}
+        reply = rpc(server, "tools/call", session_id=made, **wait)
+        return str(reply["result"]["_meta"]["metadata"]["session"]["seq"])
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(waited, range(4))) == ["1", "2", "3", "4"]
+    assert time.monotonic() - began >= 4 * 0.2
+    rpc(server, "openenv/session/close", session_id=made)
+
+
+def test_a_socket_of_json_rpc_may_name_its_session(start: Start, tmp_path: Path) -> None:
+    server = start(f"--journal={tmp_path}")
+    address = server.url.replace("http", "ws") + "/mcp?session_id=session-1&open=1"
+    add = {"name": "add", "arguments": {"n": 3}}
+    asked = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": add})
+    for total in ("3", "6"):
+        with connect(address, proxy=None) as socket:
+            socket.send(asked)
+            assert json.loads(socket.recv(10))["result"]["data"] == total
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (10, resource.RLIM_INFINITY))
+    with connect(address.replace("session-1", "session-2"), proxy=None) as socket:
+        assert json.loads(socket.recv(10))["data"]["reason"] == "JOURNAL_FULL"

@@ -221,3 +221,46 @@ def test_a_quick_task_that_is_not_quick_is_found_out(start: Start, tmp_path: Pat
 def test_the_journal_is_only_for_its_owner(start: Start, tmp_path: Path) -> None:
     Player(start(f"--journal={tmp_path / 'j'}"), "session-1").begin()
     assert (tmp_path / "j" / "session-1.jsonl").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("quick", ["quick = True", ""])
+@pytest.mark.parametrize(
+    "raised", ["GeneratorExit", "asyncio.CancelledError", "type('Odd', (BaseException,), {})"]
+)
+def test_whatever_a_task_raises_its_step_counts_and_is_done_once(
+    start: Start, tmp_path: Path, raised: str, quick: str
+) -> None:
+    said = f"(_ for _ in ()).throw(({raised})('odd')) if self.calls > 1 else 'seen'"
+    more = f"import asyncio; {quick}" if quick else "import asyncio"
+    bundle = bundle_of(tmp_path / "b", said=said.replace("asyncio.", "self.asyncio."), more=more)
+    player = Player(start(bundle=bundle), "session-1")
+    player.begin(split="all")
+    player.step(1, "look")
+    reply = player.step(2, "look")
+    assert (reply["data"]["done"], reply["data"]["reward"]) == (True, None)
+    assert "odd" in reply["data"]["metadata"]["error"]
+    assert player.step(2, "look") == reply
+
+
+def test_a_reset_that_takes_its_process_down_again_and_again_is_given_up(
+    start: Start, tmp_path: Path
+) -> None:
+    crash = "def open_(self): os._exit(7) if self.data.index else None\n    "
+    bundle = bundle_of(tmp_path / "b", more=crash)
+    code = bundle / "__init__.py"
+    text_ = code.read_text().replace("self.calls = 0", "self.calls = 0; self.open_()")
+    two = (
+        "[TaskData(id=f'played-{n}', name='t', split='all', index=n, prompt='p') for n in (0, 1)]"
+    )
+    line = next(line for line in text_.splitlines() if "return [TaskData" in line)
+    code.write_text(text_.replace(line.strip(), f"return {two}"))
+    server = start(f"--journal={tmp_path / 'j'}", "--workers=1", bundle=bundle)
+    for _ in range(3):
+        with pytest.raises(ConnectionClosed):
+            Player(server, "session-1").begin(split="all", index=1)
+    player = Player(server, "session-1")
+    refused = player.begin(split="all", index=1)
+    assert (reason(refused), "begun 3 times" in refused["data"]["message"]) == ("ENV_ERROR", True)
+    assert reason(player.step(1, "look")) == "NOT_RESET"
+    assert session(player.begin(split="all", index=0))["seq"] == 0
+    assert text(player.step(1, "look")) == "seen"

@@ -207,3 +207,47 @@ def test_two_servers_can_not_share_a_journal(start: Start, tmp_path: Path) -> No
     with pytest.raises(AssertionError, match="ended at its start"):
         start(f"--journal={tmp_path}", log=tmp_path / "log")
     assert "another server writes to it" in (tmp_path / "log").read_text()
+
+
+EDITS: dict[str, Any] = {
+    "another reset": lambda lines: [lines[0].replace(b'"index":0', b'"index":99'), *lines[1:]],
+    "no number": lambda lines: [lines[0].replace(b'"index":0', b'"index":"0"'), *lines[1:]],
+    "no action": lambda lines: [lines[0], b'{"n":1,"a":{"type":"call_tool"},"h":"","d":false}'],
+    "no step": lambda lines: [lines[0], b'{"n":1,"a":[],"h":"","d":false}'],
+    "no epoch": lambda lines: [*lines, b'{"epoch":"x"}'],
+    "no reason": lambda lines: [*lines, b'{"lost":{"a":1}}'],
+    "no reply": lambda lines: [*lines, b'{"snap":1,"turn":0,"state":{},"reply":{"x":1}}'],
+    "too deep": lambda lines: [*lines, b"[" * 100_000 + b"]" * 100_000],
+}
+
+
+def test_a_journal_that_somebody_wrote_into_is_lost_by_name(start: Start, tmp_path: Path) -> None:
+    journal = f"--journal={tmp_path}"
+    server = start(journal)
+    names = {f"edited-{number}": edit for number, edit in enumerate(EDITS.values())}
+    for name in names:
+        player = Player(server, name)
+        player.begin()
+        player.step(1, "add", n=4)
+    server.kill()
+    for name, edit in names.items():
+        path = tmp_path / f"{name}.jsonl"
+        lines = edit([x for x in path.read_bytes().splitlines() if b"try" not in x])
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+    server = start(journal, port=server.port)
+    for name, what in zip(names, EDITS, strict=True):
+        assert reason(Player(server, name, "").receive()) == "SESSION_LOST", what
+        assert reason(Player(server, name, "").receive()) == "SESSION_LOST", what
+    assert server.capacity()["active_sessions"] == 0
+
+
+def test_a_server_with_another_reward_loses_the_session(start: Start, tmp_path: Path) -> None:
+    journal = f"--journal={tmp_path}"
+    server = start(journal)
+    player = Player(server, "session-1")
+    player.begin()
+    player.step(1, "add", n=4)
+    assert server.get("/tools")["reward"] is None
+    server = killed_and_started(server, start, journal, "--reward=mean")
+    assert server.get("/tools")["reward"] == "mean"
+    assert reason(Player(server, "session-1", "").receive()) == "BUNDLE_CHANGED"
