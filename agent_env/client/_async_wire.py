@@ -8,7 +8,7 @@ from contextlib import suppress
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from agent_env.client._dial import CLOSE_TIMEOUT_S, FAULTS, GOODBYE, cut, refused
+from agent_env.client._dial import CLOSE_TIMEOUT_S, FAULTS, GOODBYE, cut, failed
 from agent_env.client._site import Site
 from agent_env.client._talk import Ask, Command, Ended, HangUp, Open, Pause, T, Talk, resumed
 
@@ -60,16 +60,18 @@ class AsyncWire:
             options = address.options(command.timeout_s)
             return await connect(address.sessions(command.query), **options)
         except FAULTS as error:
-            raise refused(address, error) from error
+            raise failed(address, error) from error
 
     async def _say_goodbye(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(OSError, ConnectionClosed, TimeoutError):
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await connection.send(GOODBYE)
-                    await connection.close()
-            connection.transport.abort()
+            try:
+                with suppress(OSError, ConnectionClosed, TimeoutError):
+                    async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                        await connection.send(GOODBYE)
+                        await connection.close()
+            finally:  # also where the call is cancelled: nobody else knows of the connection
+                connection.transport.abort()
 
     def _abort(self) -> None:
         connection, self._connection = self._connection, None

@@ -12,7 +12,12 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidMessage,
+    InvalidStatus,
+    WebSocketException,
+)
 
 from agent_env.client._talk import Cut
 from agent_env.errors import ProtocolError, ServerDown, SessionError, Unauthorized
@@ -23,6 +28,8 @@ GOODBYE = '{"type": "close"}'
 CLOSE_TIMEOUT_S = 1.0
 
 FAULTS = (OSError, WebSocketException, EOFError)
+_BROKE = (ConnectionError, EOFError, ConnectionClosed)
+"""Somebody took the connection and is gone: a server that is stopping, or one of its workers."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,16 @@ def _trusting(_authorities: str | None) -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def refused(address: Address, error: Exception) -> SessionError:
+def failed(address: Address, error: Exception) -> SessionError | Cut:
     """What a failed handshake means."""
+    cause = error.__cause__ if isinstance(error, InvalidMessage) else error
+    if isinstance(cause, _BROKE) and not isinstance(cause, ConnectionRefusedError):
+        return Cut(None, f"the connection to {address.url} broke during its handshake: {error}")
+    return refused(address, error)
+
+
+def refused(address: Address, error: Exception) -> SessionError:
+    """What a failed request means."""
     if isinstance(error, InvalidStatus):
         return refused_with(address, error.response.status_code, "/ws")
     if isinstance(error, ssl.SSLCertVerificationError):

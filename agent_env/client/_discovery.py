@@ -33,6 +33,8 @@ class Facts:
     hashes: dict[str, str]
     extended: bool
     journaled: bool
+    reward: str | None = None
+    """A score's id, "mean", "function"; None for the bundles' own, or where it isn't told."""
     _tools: dict[str, list[ToolSpec]] = field(default_factory=dict)
 
     def check_split(self, split: str) -> None:
@@ -62,6 +64,7 @@ def facts(address: Address) -> Facts:
             hashes=dict(told["bundles"]),
             extended=told.get("protocol") == PROTOCOL,
             journaled=told.get("journal") is not False,
+            reward=None if told.get("reward") is None else str(told["reward"]),
             _tools={name: _specs(split["tools"]) for name, split in splits.items()},
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:

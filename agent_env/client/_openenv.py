@@ -74,7 +74,8 @@ def reopened(
                 call.broke = True
                 continue
             error, hint_s = _curable(failed)
-            left_s = _left(error, call, site, policy, clock())
+            known = site.answered or (isinstance(failed, Cut) and site.extended is True)
+            left_s = _left(error, call, site, policy, clock(), known=known)
             if left_s <= 0:
                 call.visitor.waited_s += clock() - began
                 raise error from failed
@@ -98,15 +99,20 @@ def _curable(failed: ServerDown | Cut | Refusal) -> tuple[SessionError, float]:
     raise failed.error from None
 
 
-def _left(error: SessionError, call: Call, site: Site, policy: Policy, now: float) -> float:
-    """Seconds left to get past that error; the first of its kind joins or begins a wait."""
+def _left(
+    error: SessionError, call: Call, site: Site, policy: Policy, now: float, *, known: bool
+) -> float:
+    """Seconds left to get past that error; the first of its kind joins or begins a wait.
+
+    A server that isn't `known` to be there is none that restarts.
+    """
     if isinstance(error, JournalFull):
         return call.left(now)
     kind = type(error)
     full = kind is AtCapacity
     if full:
         site.waits.over(ServerDown)
-    elif not site.answered:
+    elif not known:
         return 0.0
     budget_s = policy.wait_s(error)
     if kind not in call.waits:

@@ -112,12 +112,18 @@ class Site:
         self.generation = 0
         """Counts `close`: a call that was under way then doesn't connect again."""
         self._open: WeakSet[Closable] = WeakSet()
+        _here.add(self)
 
     def __getstate__(self) -> Address:
         return self.address
 
     def __setstate__(self, address: Address) -> None:
         Site.__init__(self, address)
+
+    def after_fork(self) -> None:
+        """The connections, and whoever waits, are the parent's."""
+        self.waits = waits_of(self.address.url)
+        self._open = WeakSet()
 
     def opened(self, connection: Closable) -> None:
         """Remember it for `close`, as long as somebody uses it."""
@@ -143,6 +149,14 @@ class Site:
             slow = slow or time.monotonic() - began > CLOSE_TIMEOUT_S / 2
 
 
+class Forkable(Protocol):
+    """What a forked process may not share with its parent."""
+
+    def after_fork(self) -> None:
+        """Begin anew, in the child."""
+
+
+_here: WeakSet[Forkable] = WeakSet()
 _all: WeakValueDictionary[str, Waits] = WeakValueDictionary()
 _lock = threading.Lock()
 
@@ -153,9 +167,16 @@ def waits_of(url: str) -> Waits:
         return _all.setdefault(url, Waits())
 
 
+def own(shared: Forkable) -> None:
+    """Let it begin anew in every forked process."""
+    _here.add(shared)
+
+
 def _after_fork() -> None:
     global _all, _lock
     _all, _lock = WeakValueDictionary(), threading.Lock()
+    for shared in list(_here):
+        shared.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

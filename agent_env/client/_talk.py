@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Open:
-    """Connect; fails with ServerDown, Unauthorized or ProtocolError."""
+    """Connect; fails with ServerDown, Unauthorized or ProtocolError, and with Cut where somebody
+    was there and the connection broke before they had answered."""
 
     query: dict[str, str]
     timeout_s: float

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from agent_env.client._dial import FAULTS, GOODBYE, cut, refused
+from agent_env.client._dial import FAULTS, GOODBYE, cut, failed
 from agent_env.client._site import Site
 from agent_env.client._talk import Ask, Command, Ended, HangUp, Open, Pause, T, Talk, resumed
 
@@ -28,13 +28,13 @@ class Connection:
 
     @classmethod
     def open(cls, site: Site, command: Open) -> Connection:
-        """Raises ServerDown, Unauthorized, or ProtocolError where something else answers."""
+        """Raises ServerDown, Unauthorized, Cut, or ProtocolError where something else answers."""
         stack, address = ExitStack(), site.address
         try:
             options = address.options(command.timeout_s)
             opened = stack.enter_context(connect(address.sessions(command.query), **options))
         except FAULTS as error:
-            raise refused(address, error) from error
+            raise failed(address, error) from error
         connection = cls(stack, opened)
         site.opened(connection)
         return connection

@@ -6,9 +6,6 @@ import asyncio
 from typing import Any
 
 from agent_env.client._async_wire import AsyncWire
-from agent_env.client._conversation import Conversation
-from agent_env.client._policy import Policy
-from agent_env.client._site import Site
 from agent_env.client._talk import T, Talk
 from agent_env.client.session import _call, _chosen, _Counted, _tools
 from agent_env.types import END_TURN, EpisodeState, Observation
@@ -21,9 +18,9 @@ class AsyncSession(_Counted):
     `async with`, or close it: AgentEnv can't do that from outside the loop.
     """
 
-    def __init__(self, site: Site, policy: Policy) -> None:
-        self._conversation = Conversation(site, policy)
-        self._wire = AsyncWire(site)
+    def _begin(self) -> None:
+        super()._begin()
+        self._wire = AsyncWire(self._site)
         self._turn = asyncio.Lock()
 
     async def reset(

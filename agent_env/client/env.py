@@ -99,6 +99,12 @@ class AgentEnv:
         """SHA-256 of each served bundle's tasks and tools; a stock server tells none."""
         return self._facts.hashes
 
+    @property
+    def reward(self) -> str | None:
+        """What the server makes its rewards of: a score's id, "mean" or "function"; None for the
+        bundle's own rule, and for a stock server, which tells none."""
+        return self._facts.reward
+
     def tasks(self, split: str) -> list[TaskData]:
         """The tasks of a split, without their `data`. Raises TaskNotFound, ServerDown."""
         return _discovery.tasks(self._site.address, self._facts, split)

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_env.client._conversation import Conversation
 from agent_env.client._policy import Policy
-from agent_env.client._site import Site
+from agent_env.client._site import Site, own
 from agent_env.client._talk import T, Talk
 from agent_env.client._wire import Wire
 from agent_env.types import END_TURN, EpisodeState, Observation
@@ -20,6 +20,21 @@ class _Counted:
     """What a session went through, readable on either kind."""
 
     _conversation: Conversation
+    _site: Site
+    _policy: Policy
+
+    def __init__(self, site: Site, policy: Policy) -> None:
+        self._site, self._policy = site, policy
+        self._begin()
+        own(self)
+
+    def _begin(self) -> None:
+        self._conversation = Conversation(self._site, self._policy)
+
+    def after_fork(self) -> None:
+        """The episode stays with the parent: two that speak on one socket take each other's
+        replies. In the child there is none before a reset."""
+        self._begin()
 
     @property
     def id(self) -> str | None:
@@ -60,9 +75,9 @@ class Session(_Counted):
     policy's budget.
     """
 
-    def __init__(self, site: Site, policy: Policy) -> None:
-        self._conversation = Conversation(site, policy)
-        self._wire = Wire(site)
+    def _begin(self) -> None:
+        super()._begin()
+        self._wire = Wire(self._site)
         self._turn = threading.Lock()
 
     def reset(

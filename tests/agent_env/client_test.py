@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import struct
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socket import SHUT_WR, SO_LINGER, SOL_SOCKET, create_connection, socket
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from websockets.sync.server import Server, ServerConnection, serve
@@ -119,3 +124,58 @@ def test_a_broken_dataset_package_is_not_called_missing(
     monkeypatch.delitem(sys.modules, "datasets", raising=False)
     with pytest.raises(ModuleNotFoundError, match="its_own_missing_part"):
         AgentEnv("http://127.0.0.1:1").dataset("train")
+
+
+@contextmanager
+def breaking_off(url: str, times: int) -> Iterator[str]:
+    """Before a server: the first connections are taken, heard, and broken."""
+    target = (urlsplit(url).hostname, urlsplit(url).port)
+    left = [times]
+
+    class Hop(BaseRequestHandler):
+        def handle(self) -> None:
+            head = self.request.recv(8192)
+            if b"GET /ws" in head and left[0]:
+                left[0] -= 1
+                self.request.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", left[0] % 2, 0))
+                return
+            with create_connection(target) as beyond:
+                beyond.sendall(head)
+                back = Thread(target=_pump, args=(beyond, self.request), daemon=True)
+                back.start()
+                _pump(self.request, beyond)
+
+    class Hops(ThreadingTCPServer):
+        daemon_threads = True
+
+    with Hops(("127.0.0.1", 0), Hop) as hops:
+        Thread(target=hops.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{hops.server_address[1]}"
+        hops.shutdown()
+
+
+def _pump(one: socket, other: socket) -> None:
+    with suppress(OSError):
+        while data := one.recv(65536):
+            other.sendall(data)
+        other.shutdown(SHUT_WR)
+
+
+@pytest.mark.parametrize("kind", ["session", "async_session"])
+def test_a_connection_that_breaks_in_its_handshake_is_tried_again(
+    server: LocalServer, kind: str
+) -> None:
+    """As one does that goes to a worker that is just being killed."""
+    with breaking_off(server.url, times=4) as url, AgentEnv(url, budget=20.0) as env:
+        assert env.splits
+        session = getattr(env, kind)()
+        if kind == "session":
+            assert session.reset(split="eval", index=0).metadata["task"]["index"] == 0
+            session.close()
+            return
+
+        async def play() -> None:
+            assert (await session.reset(split="eval", index=0)).metadata["task"]["index"] == 0
+            await session.close()
+
+        asyncio.run(play())

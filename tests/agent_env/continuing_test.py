@@ -510,3 +510,24 @@ def _outcome(session: Session) -> type[BaseException] | str:
         return added(session, 1)
     except Exception as error:
         return type(error)
+
+
+def test_a_forked_process_has_no_part_in_the_session(server: LocalServer) -> None:
+    with AgentEnv(server.url) as env:
+        session = begun(env)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                added(session, 100)
+            except NotReset:
+                session.reset(**TASK)
+                os.write(write, added(session, 7).encode())
+                session.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.close(write)
+        with os.fdopen(read) as told:
+            assert told.read() == "7"
+        assert added(session, 1) == "6"
+        assert session.continued == 0

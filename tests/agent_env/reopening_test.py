@@ -270,3 +270,13 @@ def test_a_site_pickles_as_one_that_knows_nothing() -> None:
     copy = pickle.loads(pickle.dumps(site))
     assert (copy.address, copy.answered) == (site.address, False)
     assert "secret" not in repr(site.address)
+
+
+def test_a_handshake_that_breaks_is_no_mistake_of_who_knows_the_server() -> None:
+    site = known_site()
+    site.answered = False
+    broke = lambda now: Cut(None, "in its handshake") if now < 1002.0 else None  # noqa: E731
+    with pytest.raises(ServerDown):
+        World(broke, site=site).reopen(SEEDS)
+    site.extended = True
+    assert World(broke, site=site).reopen(SEEDS) == "open"
