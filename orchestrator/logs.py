@@ -6,18 +6,24 @@ What is printed lags by the sync interval.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from orchestrator import results
+from orchestrator import recovery, results
 from orchestrator.clock import SystemClock
 from orchestrator.errors import ResultsMissing
+from orchestrator.progress import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from orchestrator.opened import Opened
+    from orchestrator.progress import Snapshot
 
 _FOLLOW_S = 2.0
+# Without a controller nobody notes that a box has ended; by then the cloud has ended it.
+_OVERDUE = timedelta(minutes=10)
 
 
 def read_logs(opened: Opened, job: str | None, *, follow: bool) -> Iterator[str]:
@@ -56,7 +62,14 @@ def _consoles(opened: Opened) -> Iterator[str]:
 
 
 def _is_over(opened: Opened, job: str) -> bool:
-    status = results.read_statuses(opened.bucket, opened.record.run_id, [job]).get(job) or {}
-    if status.get("state") in results.OVER:
-        return True
-    return not any(box.state != "terminated" for box in opened.runner().look().boxes)
+    """Whether no box will write more of it; one that a spot notice cut may go on in another."""
+    status = results.read_statuses(opened.bucket, opened.record.run_id, [job]).get(job, {})
+    return recovery.is_over(status) or _has_ended(opened.runner().look(), opened.record.expires_at)
+
+
+def _has_ended(seen: Snapshot, expires_at: datetime) -> bool:
+    """Whether the run has no box, and gets none: of one that is taken down nothing is launched."""
+    ending = seen.stage in (Stage.TEARING_DOWN, Stage.CLEAN)
+    gone = ("terminated", "not launched") if ending else ("terminated",)
+    over = seen.stage is Stage.CLEAN or seen.at > expires_at + _OVERDUE
+    return over or all(box.state in gone for box in seen.boxes)
