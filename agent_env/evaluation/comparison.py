@@ -51,11 +51,17 @@ def _accounts(found: Difference) -> list[str]:
 
 
 def _check_comparable(first: Header, second: Header) -> None:
+    one, other = _measured(first), _measured(second)
     differing = [
-        f"{name} is {getattr(first, name)!r} in the first and {getattr(second, name)!r} in the"
-        " second"
-        for name in _SAME
-        if getattr(first, name) != getattr(second, name)
+        f"{name} is {one[name]!r} in the first and {other[name]!r} in the second"
+        for name in one
+        if one[name] != other[name]
     ]
     if differing:
         raise ResultsError(f"these can't be compared: {'; '.join(differing)}")
+
+
+def _measured(header: Header) -> dict[str, str | None]:
+    """A server of several bundles puts the bundle's name before the split's: the same split."""
+    split = header.split.removeprefix(f"{header.env}/")
+    return {name: getattr(header, name) for name in _SAME} | {"split": split}

@@ -27,6 +27,17 @@ class Expert:
         return Move(calls=(plan[history.calls],))
 
     def _ask(self, split: str, index: int, seed: int) -> list[Call]:
-        task = self._bundle.tasks(split)[index]
+        task = self._bundle.tasks(self._own(split))[index]
         calls = self._bundle.expert(task, noise=0.0, rng=random.Random(seed))  # noqa: S311
         return [Call(name=name, arguments=arguments) for name, arguments in calls]
+
+    def _own(self, split: str) -> str:
+        """The bundle's name of a split: a server of several bundles puts its own name before."""
+        if split in self._bundle.splits:
+            return split
+        name = split.partition("/")[2]
+        if name in self._bundle.splits:
+            return name
+        if len(self._bundle.splits) == 1:
+            return self._bundle.splits[0]
+        raise PolicyError(f"the bundle {self._bundle.name} has no split {split!r}")

@@ -257,6 +257,18 @@ def test_the_expert_of_an_installed_bundle_plays_on_a_server() -> None:
     assert Path("gridsim-coarse-eval-expert.jsonl").exists()
 
 
+def test_the_expert_plays_on_a_server_of_several_bundles_and_is_compared() -> None:
+    expert = ["--policy", "expert", "--tasks", "2", "--concurrency", "2"]
+    with LocalServer(["inbox", "gridsim"], max_sessions=2) as server:
+        for split in ("inbox/eval", "gridsim/eval"):
+            done = run("eval", server.url, "--split", split, *expert, "--threshold", "0.99")
+            assert (done.exit_code, "pass@1                 1.0000" in done.stdout) == (0, True)
+    alone = ["--split", "eval", "--out", "alone.jsonl"]
+    assert run("eval", "inbox", *alone, *expert).exit_code == 0
+    compared = run("compare", "inbox-inbox-eval-expert.jsonl", "alone.jsonl")
+    assert (compared.exit_code, "equal 2" in compared.stdout) == (0, True)
+
+
 def test_two_files_are_compared_and_others_refused(server: LocalServer) -> None:
     evaluates(server.url, "--out", "a.jsonl")
     evaluates(server.url, "--out", "b.jsonl", policy=LAZY)

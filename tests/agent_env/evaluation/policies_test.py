@@ -84,6 +84,35 @@ def test_the_expert_makes_its_calls_and_then_ends_its_turns() -> None:
     assert made[2] == Move()
 
 
+class Single(type(load_bundle("gridsim"))):  # type: ignore[misc]
+    splits = ("coarse-eval",)
+
+
+@pytest.mark.parametrize(
+    "bundle, served",
+    [
+        (load_bundle("gridsim"), "gridsim/coarse-eval"),
+        (Single(), "single"),  # a bundle of one split is served under its own name alone
+    ],
+)
+def test_the_expert_knows_a_split_by_the_name_that_a_server_gives_it(
+    bundle: Bundle, served: str
+) -> None:
+    policy = load_policy("expert", Means(bundle=lambda: bundle))
+    here = history("gridsim", "coarse-eval", 3)
+    own = policy(here)
+    here.task = here.task.model_copy(update={"split": served})
+    assert policy(here) == own
+
+
+def test_a_split_that_the_experts_bundle_has_not_is_named() -> None:
+    policy = load_policy("expert", Means(bundle=lambda: load_bundle("gridsim")))
+    here = history("gridsim", "coarse-eval", 3)
+    here.task = here.task.model_copy(update={"split": "other/nowhere"})
+    with pytest.raises(PolicyError, match="gridsim has no split 'other/nowhere'"):
+        policy(here)
+
+
 def test_a_scripted_policy_is_a_function_in_a_file_of_this_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
