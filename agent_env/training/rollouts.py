@@ -6,9 +6,11 @@ An unscored rollout has reward None. It is counted, and never enters a mean as 0
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from agent_env.statistics import estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class Tally:
     reward: float | None
     """Mean over the scored ones; None if there are none."""
     stderr: float | None
-    """Standard error of that mean; None for fewer than two."""
+    """Standard error of that mean, clustered by task; None for fewer than two tasks."""
 
     @property
     def unscored(self) -> int:
@@ -44,11 +46,19 @@ class Tally:
 
 def tally(rollouts: Sequence[Rollout]) -> Tally:
     """Count and average."""
-    rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
-    mean = sum(rewards) / len(rewards) if rewards else None
+    tasks = [_task(rollout, n) for n, rollout in enumerate(rollouts)]
+    found = estimate([rollout.reward for rollout in rollouts], tasks)
     return Tally(
-        rollouts=len(rollouts), scored=len(rewards), reward=mean, stderr=_stderr(rewards, mean)
+        rollouts=len(rollouts),
+        scored=found.scored,
+        reward=found.mean,
+        stderr=found.stderr if found.clusters > 1 else None,
     )
+
+
+def _task(rollout: Rollout, number: int) -> Hashable:
+    """What its like share; a row without a task stands for itself."""
+    return rollout.row.get("task_id") or number
 
 
 class Recorder:
@@ -89,11 +99,4 @@ def _rows(columns: dict[str, Any], count: int) -> list[dict[str, Any]]:
 
 
 def _clean(reward: float | None) -> float | None:
-    return None if reward is None or math.isnan(reward) else float(reward)
-
-
-def _stderr(rewards: Sequence[float], mean: float | None) -> float | None:
-    if mean is None or len(rewards) < 2:
-        return None
-    variance = sum((reward - mean) ** 2 for reward in rewards) / (len(rewards) - 1)
-    return math.sqrt(variance / len(rewards))
+    return None if reward is None or not math.isfinite(reward) else float(reward)

@@ -67,3 +67,11 @@ def test_the_recorder_hands_a_rollout_out_once() -> None:
     record(recorder, 1.0)
     assert len(recorder.take()) == 1
     assert recorder.take() == []
+
+
+def test_rollouts_of_one_task_are_one_voice() -> None:
+    def of(task: str, *rewards: float) -> list[Rollout]:
+        return [Rollout(reward=r, completion="", row={"task_id": task}) for r in rewards]
+
+    assert tally([*of("a", 0.0, 0.0), *of("b", 1.0, 1.0)]).stderr == pytest.approx(0.5)
+    assert tally(of("a", 0.0, 1.0)).stderr is None
