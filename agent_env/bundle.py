@@ -12,6 +12,7 @@ import importlib.util
 import json
 import random
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -107,19 +108,29 @@ def load_bundle(ref: str | Path | Bundle) -> Bundle:
         return ref
     text = str(ref)
     if _on_disk(Path(text, "__init__.py").is_file):
-        found = getattr(_import_folder(Path(text).resolve()), "bundle", None)
-    elif ":" in text:
+        return _attribute(_import_folder(Path(text).resolve()), "bundle")
+    if ":" in text:
         module, _, attribute = text.partition(":")
         if not all(map(str.isidentifier, [*module.split("."), attribute])):
             raise BundleNotFound(
                 f"{text!r} isn't module:attribute, such as my_package.tasks:bundle"
             )
-        found = getattr(_import(module, text), attribute, None)
-    else:
-        found = _by_name(text)
-    if not isinstance(found, Bundle):
-        raise BundleError(f"{text!r} names {found!r}, which is not a Bundle")
-    return found
+        return _attribute(_import(module, text), attribute)
+    return _by_name(text)
+
+
+def _attribute(module: ModuleType, name: str) -> Bundle:
+    found = getattr(module, name, None)
+    if isinstance(found, Bundle):
+        return found
+    where = module.__file__ or module.__name__
+    if found is None:
+        hint = f"write `{name} = MyBundle()` at its end, with your Bundle's class"
+        raise BundleError(f"{where} defines no `{name}`: {hint}")
+    hint = ""
+    if isinstance(found, type) and issubclass(found, Bundle):
+        hint = f"; it is the class: write `{name} = {found.__name__}()`"
+    raise BundleError(f"{where}: `{name}` is {found!r}, which is not a Bundle{hint}")
 
 
 def installed() -> dict[str, EntryPoint]:
@@ -134,13 +145,13 @@ def _on_disk(there: Callable[[], bool]) -> bool:
         return False
 
 
-def _by_name(name: str) -> object:
+def _by_name(name: str) -> Bundle:
     known = installed()
     if name in known:
-        return getattr(_import(known[name].module, name), known[name].attr, None)
+        return _attribute(_import(known[name].module, name), known[name].attr)
     # A box runs the bare source tree: nothing is installed there, so no entry points exist.
     if name.isidentifier() and importlib.util.find_spec(f"{GROUP}.{name}"):
-        return getattr(_import(f"{GROUP}.{name}", name), "bundle", None)
+        return _attribute(_import(f"{GROUP}.{name}", name), "bundle")
     if name and _on_disk(Path(name).is_dir):
         raise BundleNotFound(f"the folder {name!r} has no __init__.py that defines `bundle`")
     names = ", ".join(sorted(known)) or "none"
@@ -158,8 +169,8 @@ def _import(module: str, ref: str) -> ModuleType:
         ours = error.name is not None and f"{module}.".startswith(f"{error.name}.")
         kind = BundleNotFound if ours else BundleError
         raise kind(f"{ref!r}: no module {error.name!r}") from error
-    except Exception as error:
-        raise BundleError(f"{ref!r} can't be imported: {_told(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise BundleError(f"{ref!r} can't be imported: {told(error)}") from error
 
 
 def _import_folder(folder: Path) -> ModuleType:
@@ -176,16 +187,26 @@ def _import_folder(folder: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if isinstance(error, Exception) and not isinstance(error, BundleError):
-            raise BundleError(f"{folder} can't be imported: {_told(error)}") from error
+        if isinstance(error, Exception | SystemExit) and not isinstance(error, BundleError):
+            raise BundleError(f"{folder} can't be imported: {told(error)}") from error
         raise
     return module
 
 
-def _told(error: Exception) -> str:
-    """What was raised, and the line of it."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
+def told(error: BaseException) -> str:
+    """What was raised by a bundle, and the last line of its own that led there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = next((frame for frame in reversed(frames) if _own(frame.filename)), frames[-1])
     return f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+
+
+def _own(file: str) -> bool:
+    """Neither Python's, nor a package's, nor this one's outside of its bundles."""
+    path, ours = Path(file), Path(__file__).parent
+    if path.is_relative_to(ours):
+        return path.is_relative_to(ours / "bundles")
+    installed_by_others = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
+    return path.is_absolute() and not any(map(path.is_relative_to, installed_by_others))
 
 
 def _ids(scores: dict[str, float]) -> str:

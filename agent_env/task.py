@@ -16,18 +16,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from agent_env.docstring import parse_docstring
 from agent_env.errors import BundleError, InvalidArguments, ToolNotFound
-from agent_env.types import RESERVED_TOOLS, TaskData, ToolSpec
+from agent_env.types import END_TURN, RESERVED_TOOLS, TaskData, ToolSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MARK = "__agent_env_tool__"
+
+_PLAIN = frozenset({"reset", "end_turn", "snapshot", "restore", "score"})
+"""Methods that are called and not awaited."""
 
 
 def tool(method: F) -> F:
     """Offer a method of a `Task` to the model.
 
     Every argument needs a type and a line under `Args:`; the text above it is the description.
-    The return value reaches the model as it is when it is a str, as JSON otherwise.
+    The return value reaches the model as it is when it is a str, as JSON otherwise. A tool is no
+    coroutine function.
     """
     setattr(method, _MARK, True)
     return method
@@ -55,6 +59,8 @@ class Task:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for name in _PLAIN & vars(cls).keys():
+            _check_plain(_where(cls, name, vars(cls)[name]), f"{name}()", vars(cls)[name])
         cls._tools = {name: _build(cls, name, method) for name, method in _marked(cls)}
 
     def __init__(self, data: TaskData) -> None:
@@ -111,15 +117,40 @@ def _marked(cls: type[Task]) -> list[tuple[str, Callable[..., Any]]]:
     return [(name, method) for name, method in methods if getattr(method, _MARK, False)]
 
 
+def _where(cls: type[Task], name: str, method: Any) -> str:
+    """The method and the line on which it begins."""
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    line = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+    return f"{cls.__qualname__}.{name}{line}"
+
+
+def _check_plain(where: str, what: str, method: Any) -> None:
+    method = inspect.unwrap(method)
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise BundleError(
+            f"{where}: {what} is no coroutine function: a server runs it in a thread of its own;"
+            " write def, and asyncio.run() inside where it's needed"
+        )
+    if inspect.isgeneratorfunction(method):
+        raise BundleError(f"{where}: {what} is no generator: write return, not yield")
+
+
 def _build(cls: type[Task], name: str, method: Callable[..., Any]) -> _Tool:
-    where = f"{cls.__module__}.{cls.__qualname__}.{name}"
+    where = _where(cls, name, method)
+    _check_plain(where, "a tool", method)
     if name in RESERVED_TOOLS or name.startswith("_"):
         raise BundleError(f"{where}: a tool can't be named {name!r}, rename the method")
     doc = parse_docstring(method.__doc__ or "")
     if not doc.description:
         raise BundleError(f"{where}: a tool needs a docstring, the model reads it")
-    arguments = _arguments_model(where, method, doc.arguments)
-    schema = _without_titles(arguments.model_json_schema())
+    try:
+        arguments = _arguments_model(where, method, doc.arguments)
+        schema = _without_titles(arguments.model_json_schema())
+    except BundleError:
+        raise
+    except Exception as error:  # a name that isn't defined, a type that pydantic doesn't know
+        said = str(error).partition("\n")[0]
+        raise BundleError(f"{where}: its types make no schema: {said}") from error
     schema.pop("additionalProperties", None)
     return _Tool(ToolSpec(name=name, description=doc.description, input_schema=schema), arguments)
 
@@ -163,8 +194,9 @@ def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unknown_tool(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name[:64], known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
+    there = [*known, END_TURN]
+    near = difflib.get_close_matches(name[:64], there, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(there)}"
     return f"there is no tool {name!r}; {hint}"
 
 

@@ -46,7 +46,8 @@ def test_a_bundle_is_loaded_from_a_folder_or_a_module() -> None:
         ("no-such-bundle", "no bundle 'no-such-bundle'; installed:"),
         ("no_such_module:bundle", "no module 'no_such_module'"),
         ("agent_env.bundle:GROUP", "is not a Bundle"),
-        ("agent_env.bundle:missing", "is not a Bundle"),
+        ("agent_env.bundle:missing", r"bundle\.py defines no `missing`: write `missing = MyB"),
+        ("agent_env.bundle:Bundle", "it is the class: write `Bundle = Bundle\\(\\)`"),
     ],
 )
 def test_a_reference_that_names_no_bundle_says_so(ref: str, complaint: str) -> None:
@@ -112,6 +113,25 @@ def test_a_folder_that_cannot_be_imported_says_where(tmp_path: Path) -> None:
         load_bundle(tmp_path)
     (tmp_path / "__init__.py").write_text("import agent_env.bundles.gridsim\nbundle = (\n")
     with pytest.raises(BundleError, match="SyntaxError"):
+        load_bundle(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text, complaint",
+    [
+        ("bundl = 3\n", r"__init__\.py defines no `bundle`: write `bundle = MyBundle\(\)` at its"),
+        ("import sys\nsys.exit(4)\n", r"SystemExit: 4 \(.*__init__\.py:2\)"),
+        (
+            "from agent_env import TaskData\n\nTaskData(prompt=None)\n",
+            r"(?s)ValidationError: .*\(/.*__init__\.py:3\)",
+        ),
+    ],
+)
+def test_a_folder_that_holds_no_bundle_says_why_and_where(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    (tmp_path / "__init__.py").write_text(text)
+    with pytest.raises(BundleError, match=complaint):
         load_bundle(tmp_path)
 
 

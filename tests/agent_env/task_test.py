@@ -85,6 +85,12 @@ def test_wrong_arguments_are_answered_with_what_is_wrong(
 def test_an_unknown_tool_is_answered_with_the_nearest() -> None:
     with pytest.raises(ToolNotFound, match="did you mean 'cook'"):
         Kitchen(DATA).call_tool("cok", {})
+    with pytest.raises(ToolNotFound, match=r"there are: cook, end_turn$"):
+        Kitchen(DATA).call_tool("zzz", {})
+    with pytest.raises(ToolNotFound, match="did you mean 'end_turn'"):
+        Kitchen(DATA).call_tool("endturn", {})
+    with pytest.raises(ToolNotFound, match=r"there are: end_turn$"):
+        Task(DATA).call_tool("cook", {})
 
 
 def test_a_method_without_the_mark_is_no_tool() -> None:
@@ -142,13 +148,54 @@ def test_mistakes_in_a_tool_show_when_its_class_is_defined() -> None:
         """Do it."""
         return ""
 
+    @tool
+    def nameless(self: Any, n: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821
+        """Do it.
+
+        Args:
+            n: A number.
+        """
+        return ""
+
+    @tool
+    def typeless(self: Any, n: Task) -> str:
+        """Do it.
+
+        Args:
+            n: A number.
+        """
+        return ""
+
+    @tool
+    async def waits(self: Any) -> str:
+        """Do it."""
+        return ""
+
+    @tool
+    def yields(self: Any) -> Any:
+        """Do it."""
+        yield ""
+
+    async def later(self: Any) -> None:
+        """Do it."""
+
     faults: list[tuple[dict[str, Any], str]] = [
         ({"silent": silent}, "needs a docstring"),
         ({"untyped": untyped}, "'n' has no type"),
         ({"undescribed": undescribed}, "no line for 'n' under Args"),
         ({"loose": loose}, "no schema"),
         ({"end_turn": fine}, "can't be named 'end_turn'"),
+        ({"nameless": nameless}, "its types make no schema: name 'Nowhere' is not defined"),
+        ({"typeless": typeless}, "its types make no schema: Unable to generate"),
+        ({"waits": waits}, "a tool is no coroutine function"),
+        ({"yields": yields}, "a tool is no generator"),
+        ({"score": later}, r"score\(\) is no coroutine function"),
+        ({"reset": later}, r"reset\(\) is no coroutine function"),
     ]
     for body, complaint in faults:
-        with pytest.raises(BundleError, match=complaint):
+        with pytest.raises(BundleError, match=complaint) as raised:
             _define(**body)
+        (method,) = body.values()
+        code = method.__code__
+        where = f"Faulty.{next(iter(body))} ({code.co_filename}:{code.co_firstlineno}): "
+        assert str(raised.value).startswith(where)
