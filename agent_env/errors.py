@@ -7,6 +7,7 @@ AgentEnvError
 ├── NotInstalled           a package that only trainers need is missing; the message installs it
 ├── CantListen             the server's address is taken, or isn't one
 ├── JournalError           the server's journal folder can't be used
+├── NoRoomToWork           a worker can't run within the bound on its memory
 ├── TokenMissing           the variable that should hold the server's token isn't set
 ├── PolicyError            a policy that can't be used, or whose own machinery failed
 ├── ResultsError           a results file can't be read or written, or is of another measurement
@@ -59,6 +60,10 @@ class CantListen(AgentEnvError):
 
 class JournalError(AgentEnvError):
     """The folder for the server's journals can't be written to, or another server has it."""
+
+
+class NoRoomToWork(AgentEnvError):
+    """The bound on a worker's memory is below what a worker needs before any task has begun."""
 
 
 class PolicyError(AgentEnvError):

@@ -131,15 +131,17 @@ def _announced_port(ready: int, process: subprocess.Popen[bytes]) -> int:
     with os.fdopen(ready) as pipe:
         readable, _, _ = select.select([pipe], [], [], START_TIMEOUT_S)
         line = pipe.readline() if readable else ""
-    if line:
-        return int(json.loads(line)["port"])
+    told = json.loads(line) if line else {}
+    if "port" in told:
+        return int(told["port"])
     if not readable:
         raise ServerDown(f"the env server didn't listen within {START_TIMEOUT_S:.0f} s")
     try:
         status = process.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise ServerDown("the env server hangs at its start; see its log") from None
-    raise ServerDown(f"the env server ended at its start, exit status {status}; see its log")
+    why = told.get("error", "see its log")
+    raise ServerDown(f"the env server ended at its start, exit status {status}: {why}")
 
 
 def _stop(process: subprocess.Popen[bytes], owner: int) -> None:

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Lifespan
 
 from agent_env.bundle import Bundle
+from agent_env.errors import JournalError
 from agent_env.server.guard import Guard
 from agent_env.server.journal import Journals
 from agent_env.server.mcp_api import mcp_route
@@ -69,6 +70,8 @@ def build_app(
     folder.
     """
     served = serve(bundle, reward)
+    if journal == "":
+        raise JournalError("the name of the journal folder is empty")
     journals = None if journal is None else Journals(Path(journal), max_concurrent_envs)
     return app_of(served, journals, max_concurrent_envs, token)
 

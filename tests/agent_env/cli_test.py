@@ -72,6 +72,48 @@ def test_a_port_that_is_none_is_refused(port: str) -> None:
     assert "ports are 0 to 65535" in refusal("serve", str(COUNTER), f"--port={port}")
 
 
+@pytest.mark.parametrize(
+    "options, complaint",
+    [
+        (["--journal", ""], "--journal: it is empty"),
+        (["--host", " "], "--host: it is empty"),
+        (["--reward", ""], "--reward: it is empty"),
+        (["--workers", "1000"], "--workers: 1000 is outside 1 to 256"),
+        (["--max-sessions", "9" * 20], "is outside 1 to 100000"),
+        (["--max-sessions", "1e3"], "'1e3' is no whole number above 0"),
+        (["--workers", "1", "--worker-memory-mb", "9" * 20], "is outside 1 to 16777216"),
+        (["--workers", "1", "--worker-memory-mb", "10"], "needs"),
+        (["--reward", "nope"], "the reward is 'nope', the task recorded: near"),
+        (["--reward", "nope", "--workers", "2"], "the reward is 'nope'"),
+    ],
+)
+def test_what_a_server_could_not_serve_with_is_refused_before_it_listens(
+    options: list[str], complaint: str
+) -> None:
+    command = [sys.executable, "-m", "agent_env.server", str(COUNTER), "--port=0", *options]
+    ended = subprocess.run(
+        command, capture_output=True, env={"PYTHONPATH": str(ROOT)}, text=True, timeout=30
+    )
+    assert ended.returncode != 0
+    assert ended.stdout == ""
+    assert complaint in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_server_says_where_it_keeps_its_journal(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "agent_env.server", str(COUNTER), "--port=0"]
+    with subprocess.Popen(
+        [*command, "--journal", str(tmp_path / "j"), "--reward", "mean"],
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(ROOT)},
+        text=True,
+    ) as served:
+        assert served.stdout is not None
+        said = served.stdout.readline()
+        served.kill()
+    assert said.endswith(f", 64 sessions at most, journal in {tmp_path / 'j'}\n")
+
+
 def test_a_port_in_use_is_refused_with_the_way_round() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -91,9 +91,22 @@ def test_closing_the_client_ends_its_server() -> None:
 
 def test_a_server_that_can_not_start_says_why(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
-    with pytest.raises(ServerDown, match=r"ended at its start, exit status 1"):
+    with pytest.raises(ServerDown, match="ended at its start, exit status 1: no bundle 'no-such"):
         LocalServer("no-such-bundle", log=log)
     assert "no bundle 'no-such-bundle'" in log.read_text()
+
+
+def test_whatever_keeps_a_server_from_starting_is_in_the_error(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    with pytest.raises(ServerDown, match="exit status 2: argument --max-sessions: 0 is outs"):
+        LocalServer(COUNTER, max_sessions=0, log=log)
+    with pytest.raises(ServerDown, match="exit status 1: --reward: the reward is 'nope'"):
+        LocalServer(COUNTER, reward="nope", log=log)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("import sys; sys.exit('no licence')\n")
+    with pytest.raises(ServerDown, match="no licence"):
+        LocalServer(broken, log=log)
 
 
 def test_a_bundle_that_only_this_process_knows_is_refused() -> None:

@@ -41,10 +41,11 @@ class Process:
         os.close(announce)
         with os.fdopen(ready) as pipe:
             line = pipe.readline()
-        if not line:
+        told = json.loads(line) if line else {}
+        if "port" not in told:
             self._process.wait(10)
-        assert line, "the server ended at its start"
-        self.port = int(json.loads(line)["port"])
+        assert "port" in told, "the server ended at its start"
+        self.port = int(told["port"])
         self.url = f"http://127.0.0.1:{self.port}"
         self.pid = self._process.pid
         self.sockets = ExitStack()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import threading
@@ -154,6 +155,19 @@ def test_a_task_that_eats_memory_costs_its_own_session_only(start: Start, tmp_pa
     assert (reply["done"], reply["reward"]) == (True, None)
     assert "MemoryError" in reply["metadata"]["error"]
     assert session(good.ask("step", type="list_tools", metadata={"seq": 1}))["seq"] == 1
+
+
+def test_the_least_memory_that_is_taken_is_enough_to_play(start: Start, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="ended at its start"):
+        start("--workers=1", "--worker-memory-mb=10", log=tmp_path / "log")
+    told = re.search(r"needs (\d+) MiB", (tmp_path / "log").read_text())
+    assert told is not None
+    server = start("--workers=1", f"--worker-memory-mb={int(told[1]) + 8}")
+    players = [Player(server, f"session-{number}") for number in range(4)]
+    for player in players:
+        player.begin()
+        player.send("step", **action("wait", {"seconds": 0.1}, seq=1))
+    assert [text(player.receive()) for player in players] == ["waited"] * 4
 
 
 @pytest.mark.parametrize("options", [("--workers=2",), ()])
