@@ -24,9 +24,13 @@ def ensure_internet(session: Session, tags: RunTags, vpc_id: str) -> str:
     gateway_id, attached = _gateway(session, tags, vpc_id)
     if not attached:
         _attach(session, gateway_id, vpc_id)
-    table = main_table(session, vpc_id)
-    session.client("ec2").create_tags(
-        Resources=[table["RouteTableId"]], Tags=tags.as_list("routes", f"{vpc_id}-main")
+    ec2, table = session.client("ec2"), main_table(session, vpc_id)
+    session.patience.retry(
+        lambda: ec2.create_tags(
+            Resources=[table["RouteTableId"]], Tags=tags.as_list("routes", f"{vpc_id}-main")
+        ),
+        when=is_missing,
+        timeout_s=PROPAGATION_S,
     )
     _route(session, table, gateway_id)
     return gateway_id

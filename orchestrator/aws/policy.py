@@ -179,6 +179,8 @@ def _launching(scope: Scope) -> Iterator[Statement]:
         ["ec2:RunInstances"],
         [f"arn:{scope.partition}:ec2:*::{kind}/*" for kind in ("image", "snapshot")],
     )
+    # No launch of ours tags it: what it launches is held to its types and tags above.
+    yield _allow("AskForSpotInstances", ["ec2:RunInstances"], scope.ec2("spot-instances-request"))
     yield _allow(
         "ReadTheImagesName",
         ["ssm:GetParameter"],
@@ -187,8 +189,8 @@ def _launching(scope: Scope) -> Iterator[Statement]:
     )
     yield _allow(
         "CompareWithTheQuota",
-        ["servicequotas:GetServiceQuota"],
-        scope.arn("servicequotas", "ec2/*"),
+        ["servicequotas:GetServiceQuota"],  # AWS lists no resource that it could be kept to
+        "*",
     )
     yield _allow(
         "ArmTheCloudsOwnSwitch",
@@ -240,6 +242,7 @@ def _roles(scope: Scope) -> Iterator[Statement]:
         [
             *("iam:AddRoleToInstanceProfile", "iam:CreateInstanceProfile", "iam:CreateRole"),
             *("iam:PutRolePolicy", "iam:TagInstanceProfile", "iam:TagRole"),
+            "iam:UpdateAssumeRolePolicy",
         ],
         scope.own_roles,
     )

@@ -18,6 +18,7 @@ from orchestrator.aws.policy import Scope, reaper_policy
 from orchestrator.aws.reaper import TIMEOUT_S
 from orchestrator.aws.refusals import boundary, code, is_missing, is_not_known_yet, text
 from orchestrator.aws.removal import all_of, remove
+from orchestrator.aws.role import ensure_trust
 from orchestrator.aws.schedules import GROUP
 from orchestrator.aws.tags import PREFIX, REAPER
 from orchestrator.aws.waits import PROPAGATION_S
@@ -31,6 +32,7 @@ PATH = f"/{PREFIX}-setup/"
 LOG = f"/aws/lambda/{REAPER}"
 TAG = f"{PREFIX}:setup"
 EVERY = "rate(5 minutes)"
+_SCHEDULER = "scheduler.amazonaws.com"
 _HANDLER_MODULE = "orchestrator.aws.reaper"
 _RUNTIME = "python3.12"
 _MEMORY_MB = 256
@@ -47,9 +49,7 @@ def install(session: Session) -> bool:
     role = _ensure_role(session, _does(session), "lambda.amazonaws.com", _may_end(session))
     _ensure_log(session)
     changed = _ensure_function(session, role)
-    caller = _ensure_role(
-        session, _calls(session), "scheduler.amazonaws.com", [_may_call(session)]
-    )
+    caller = _ensure_role(session, _calls(session), _SCHEDULER, [_may_call(session)])
     return _ensure_schedule(session, caller) or changed
 
 
@@ -114,24 +114,19 @@ def _may_call(session: Session) -> Document:
 
 
 def _ensure_role(session: Session, name: str, service: str, policies: list[Document]) -> str:
-    iam = session.client("iam")
-    trust = {
-        "Effect": "Allow",
-        "Principal": {"Service": service},
-        "Action": "sts:AssumeRole",
-        "Condition": {"StringEquals": {"aws:SourceAccount": session.account}},
-    }
+    iam, trust = session.client("iam"), _trust(session, service)
     try:
         iam.create_role(
             RoleName=name,
             Path=PATH,
-            AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
+            AssumeRolePolicyDocument=json.dumps(trust),
             Description="gpurun: ends runs that are past their expiry",
             Tags=[{"Key": TAG, "Value": REAPER}],
         )
     except Exception as error:
         if code(error) != "EntityAlreadyExists":
             raise
+    ensure_trust(session, name, trust)
     for number, policy in enumerate(policies, 1):
         write = partial(
             iam.put_role_policy,
@@ -141,6 +136,18 @@ def _ensure_role(session: Session, name: str, service: str, policies: list[Docum
         )
         session.patience.retry(write, when=is_missing, timeout_s=PROPAGATION_S)
     return f"arn:{session.partition}:iam::{session.account}:role{PATH}{name}"
+
+
+def _trust(session: Session, service: str) -> Document:
+    """The scheduler says for which account it asks; that Lambda does is written nowhere."""
+    statement: Document = {
+        "Effect": "Allow",
+        "Principal": {"Service": service},
+        "Action": "sts:AssumeRole",
+    }
+    if service == _SCHEDULER:
+        statement["Condition"] = {"StringEquals": {"aws:SourceAccount": session.account}}
+    return {"Version": "2012-10-17", "Statement": [statement]}
 
 
 def _delete_role(session: Session, name: str) -> None:
@@ -219,7 +226,8 @@ def _settled(session: Session, act: Any) -> None:
 
 def _not_now(error: Exception) -> bool:
     unknown = code(error) == "InvalidParameterValueException" and "assumed" in text(error)
-    return unknown or (code(error) == "ResourceConflictException" and "progress" in text(error))
+    busy = code(error) == "ResourceConflictException" and "already exist" not in text(error)
+    return unknown or busy
 
 
 def _function(session: Session) -> Any:

@@ -230,6 +230,16 @@ def _guarding(session: Session, run_id: str) -> list[Document]:
     ]
 
 
+def ensure_trust(session: Session, name: str, trust: Document) -> None:
+    """Let those take a role who shall, whoever might take one that was made before."""
+    iam = session.client("iam")
+    found: Any = session.patience.retry(
+        lambda: iam.get_role(RoleName=name), when=is_missing, timeout_s=PROPAGATION_S
+    )["Role"]
+    if found.get("AssumeRolePolicyDocument") != trust:
+        iam.update_assume_role_policy(RoleName=name, PolicyDocument=json.dumps(trust))
+
+
 def _ensure_role(
     session: Session, name: str, tags: RunTags, trust: Document, policy: Document
 ) -> None:
@@ -243,6 +253,7 @@ def _ensure_role(
             Tags=tags.as_list(f"{part}-role", name),
         )
     )
+    ensure_trust(session, name, trust)
     session.patience.retry(
         lambda: iam.put_role_policy(
             RoleName=name, PolicyName=_POLICY, PolicyDocument=json.dumps(policy)

@@ -16,7 +16,7 @@ from orchestrator.errors import ApiError, CapacityError
 from orchestrator.localcloud.strict import StrictRules
 from tests.fake_clock import FakeClock
 
-from .account import RUN, ZONES, Killed, Recorder, Stack, answer, killed_after
+from .account import RUN, ZONES, Killed, Recorder, Stack, answer, killed_after, refuse
 
 CALLER = "192.0.2.7/32"
 
@@ -69,6 +69,17 @@ def test_a_twin_that_shows_up_late_does_not_move_the_run(session: Session, tags:
             CidrBlock="10.71.0.0/16", TagSpecifications=tags.spec("vpc", role="vpc")
         )
     assert ensure_network(session, tags, ZONES, CALLER) == first
+
+
+def test_a_main_route_table_that_ec2_does_not_know_yet_is_waited_for(
+    session: Session, tags: RunTags, clock: FakeClock
+) -> None:
+    with (
+        refuse(session, "CreateTags", "InvalidRouteTableID.NotFound"),
+        pytest.raises(ApiError, match=r"InvalidRouteTableID\.NotFound"),
+    ):
+        ensure_network(session, tags, ZONES, CALLER)
+    assert 30 <= clock.waited_s <= 120
 
 
 def test_a_route_to_a_gateway_of_before_is_replaced(session: Session, tags: RunTags) -> None:

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.aws.role import delete_roles, ensure_box_role, ensure_kill_role
+from orchestrator.aws.role import (
+    PATH,
+    box_trust,
+    delete_roles,
+    ensure_box_role,
+    ensure_kill_role,
+    kill_trust,
+)
 from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags
 from orchestrator.errors import QuotaError
@@ -141,6 +148,29 @@ def test_a_second_call_changes_nothing(session: Session, tags: RunTags) -> None:
     assert len(iam.list_roles()["Roles"]) == 2
     (profile,) = iam.list_instance_profiles()["InstanceProfiles"]
     assert [role["RoleName"] for role in profile["Roles"]] == [BOX]
+
+
+@pytest.mark.parametrize("before", [{}, box_trust()])
+def test_a_role_of_before_gets_who_may_take_it_now(
+    session: Session, tags: RunTags, before: dict[str, Any]
+) -> None:
+    for name in (BOX, KILL):
+        session.client("iam").create_role(
+            RoleName=name, Path=PATH, AssumeRolePolicyDocument=json.dumps(before)
+        )
+    ensure_box_role(session, tags, tags.bucket)
+    ensure_kill_role(session, tags)
+    assert trust_of(session, BOX) == box_trust()["Statement"]
+    assert trust_of(session, KILL) == kill_trust(session)["Statement"]
+
+
+def test_a_role_as_it_should_be_needs_no_leave_to_change_who_takes_it(
+    session: Session, tags: RunTags
+) -> None:
+    ensure_kill_role(session, tags)
+    no = {"Error": {"Code": "AccessDenied", "Message": "no"}}
+    with answer(session, "UpdateAssumeRolePolicy", no, 403, service="iam"):
+        ensure_kill_role(session, tags)
 
 
 @pytest.mark.parametrize("part", ["role", "profile", "link"])

@@ -141,6 +141,7 @@ def runs(action: str) -> Rule:
             role = f"role/aws-service-role/{spot}/AWSServiceRoleForEC2Spot"
             context = {"iam:AWSServiceName": spot}
             yield Ask("iam:CreateServiceLinkedRole", at.arn("iam", role), context)
+            yield Ask(named, at.arn("ec2", "spot-instances-request/*"), at.here())
 
     return asks
 
@@ -196,11 +197,6 @@ def schedule(action: str) -> Rule:
             yield passes(at, role, "scheduler.amazonaws.com")
 
     return asks
-
-
-def quota(params: Params, at: At) -> Iterator[Ask]:
-    name = f"{params['ServiceCode']}/{params['QuotaCode']}"
-    yield Ask("servicequotas:GetServiceQuota", at.arn("servicequotas", name), at.here())
 
 
 def queue(*implied: str) -> Callable[[str], Rule]:

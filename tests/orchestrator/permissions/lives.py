@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import results
-from orchestrator.aws import evidence, network, schedules, sweep
+from orchestrator.aws import evidence, network, role, schedules, sweep
 from orchestrator.aws.bucket import find_run_bucket, result_buckets
 from orchestrator.aws.instances import terminate
 from orchestrator.aws.session import Session
@@ -141,9 +141,8 @@ class Lives:
                 VpcId=vpc, TagSpecifications=runner.tags.spec("route-table", role="routes")
             )
         later = self.clock.now() + timedelta(hours=1)
-        role = f"arn:aws:iam::{self.session.account}:role/gpurun/x"
-        role = role.replace("/x", f"/gpurun-{runner.record.run_id}-kill")
-        schedules.ensure_kill(self.session, runner.tags, "l4", box.instance_id, later, role)
+        arn = role.kill_role_arn(self.session, runner.record.run_id)
+        schedules.ensure_kill(self.session, runner.tags, "l4", box.instance_id, later, arn)
         terminate(self.session, [box.instance_id])
         runner.finish()
         leftovers(self.session)
@@ -157,7 +156,9 @@ class Lives:
         sweep.sweep(self.session, self.clock.now(), [REGION])
 
     def _mended(self) -> None:
-        """A network whose gateway and group were changed by hand, and a loose volume."""
+        """A network whose gateway and group were changed by hand, a loose volume, a role that
+        nobody may take.
+        """
         runner = self._begin()
         tags: RunTags = runner.tags
         zones = [f"{REGION}a"]
@@ -165,6 +166,7 @@ class Lives:
         with self._unrecorded():
             self._spoil(runner.record.run_id, tags)
         network.ensure_network(self.session, tags, zones, "192.0.2.8/32")
+        role.ensure_kill_role(self.session, tags)
         teardown(self.session, runner.record.run_id, self.clock.now())
 
     def _spoil(self, run_id: str, tags: RunTags) -> None:
@@ -178,6 +180,10 @@ class Lives:
         ec2.delete_internet_gateway(InternetGatewayId=name)
         groups = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [vpc]}])
         group = next(g for g in groups["SecurityGroups"] if g["GroupName"] != "default")
+        kill = f"gpurun-{run_id}-kill"
+        self.session.client("iam").create_role(
+            RoleName=kill, Path=role.PATH, AssumeRolePolicyDocument="{}"
+        )
         pair = [{"IpProtocol": "tcp", "FromPort": 1, "ToPort": 2}]
         pair[0]["UserIdGroupPairs"] = [{"GroupId": group["GroupId"]}]
         ec2.authorize_security_group_egress(GroupId=group["GroupId"], IpPermissions=pair)

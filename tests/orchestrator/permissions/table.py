@@ -16,7 +16,6 @@ from .calls import (
     on,
     parameter,
     queue,
-    quota,
     runs,
     schedule,
     secret,
@@ -81,6 +80,7 @@ _IAM: dict[str, Callable[[str], Rule]] = {
     "ListRolePolicies": iam(*_ROLE),
     "PutRolePolicy": iam(*_ROLE),
     "RemoveRoleFromInstanceProfile": iam(*_PROFILE),
+    "UpdateAssumeRolePolicy": iam(*_ROLE),
 }
 _S3: dict[str, Rule] = {
     "AbortMultipartUpload": objects("AbortMultipartUpload"),
@@ -118,7 +118,7 @@ TABLE: dict[tuple[str, str], Rule] = {
     ("scheduler", "ListSchedules"): anything("scheduler:ListSchedules"),
     ("secretsmanager", "DescribeSecret"): secret("DescribeSecret"),
     ("secretsmanager", "GetSecretValue"): secret("GetSecretValue"),
-    ("service-quotas", "GetServiceQuota"): quota,
+    ("service-quotas", "GetServiceQuota"): anything("servicequotas:GetServiceQuota"),
     **{("sqs", name): queue()(name) for name in _SQS},
     ("sqs", "CreateQueue"): queue("TagQueue")("CreateQueue"),
     ("sqs", "ListQueues"): anything("sqs:ListQueues"),
