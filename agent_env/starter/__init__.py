@@ -8,6 +8,7 @@ from __future__ import annotations
 import keyword
 import re
 import shutil
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,10 +24,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 def make(name: str, parent: Path) -> list[Path]:
     """Write the bundle into `parent/name`; returns its files.
 
-    Raises BundleError for a name that can't be one, and where something is there already.
+    Raises BundleError for a name that can't be one or is a module's, and where something is
+    there already.
     """
-    _check(name)
     folder = parent / name
+    _check(name, folder)
     try:
         folder.mkdir()
     except FileExistsError:
@@ -40,7 +42,7 @@ def make(name: str, parent: Path) -> list[Path]:
         raise
 
 
-def _check(name: str) -> None:
+def _check(name: str, folder: Path) -> None:
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or keyword.issoftkeyword(name):
         raise BundleError(
             f"{name!r} can't be a bundle's name: at most 40 small letters, digits and _, a letter"
@@ -48,6 +50,11 @@ def _check(name: str) -> None:
         )
     if name in installed() or find_spec(f"agent_env.bundles.{name}"):
         raise BundleError(f"{name!r} is an installed bundle; choose another name")
+    if name in sys.stdlib_module_names or (not folder.exists() and find_spec(name)):
+        raise BundleError(
+            f"{name!r} is a module that Python can import: a folder of that name would hide it, or"
+            " be hidden by it; choose another name"
+        )
 
 
 def _write(folder: Path, name: str, file: str, made: str) -> Path:

@@ -60,6 +60,28 @@ def test_what_can_not_be_a_name_is_no_bundle(ref: str) -> None:
     assert "no bundle" in refusal("tasks", ref)
 
 
+@pytest.mark.parametrize(
+    "raising, complaint",
+    [
+        ("TaskData(prompt=None)", "tasks('train') of mine: ValidationError: "),
+        ("sys.exit(4)", "tasks('train') of mine: SystemExit: 4 ("),
+    ],
+)
+def test_a_bundle_whose_tasks_raise_is_named_with_the_line(
+    tmp_path: Path, raising: str, complaint: str
+) -> None:
+    (tmp_path / "__init__.py").write_text(
+        "import sys\nfrom agent_env import Bundle, TaskData\n\nclass Mine(Bundle):\n"
+        "    name, splits = 'mine', ('train',)\n    def tasks(self, split):\n"
+        f"        {raising}\n\nbundle = Mine()\n"
+    )
+    for arguments in ([], ["--split", "train"]):
+        ended = run("tasks", str(tmp_path), *arguments)
+        assert (ended.exit_code, ended.stdout) == (2, "")
+        assert complaint in ended.stderr
+        assert f"{tmp_path}/__init__.py:7)" in ended.stderr
+
+
 @pytest.mark.parametrize("command", ["agent-env serve", "python -m agent_env.server"])
 def test_both_ways_to_serve_have_the_same_options(command: str) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from agent_env import AgentEnv
+from agent_env.bundle import load_bundle
 from agent_env.cli import main
 from agent_env.starter import EXAMPLE, FILES
 
@@ -100,6 +101,9 @@ def test_nothing_of_the_examples_name_is_left(folder: Path) -> None:
         ("class", "can't be a bundle's name"),
         ("w" * 41, "can't be a bundle's name"),
         ("gridsim", "is an installed bundle"),
+        ("json", "'json' is a module that Python can import"),
+        ("agent_env", "'agent_env' is a module that Python can import"),
+        ("pytest", "'pytest' is a module that Python can import"),
         ("there", "there is there already; choose another name"),
     ],
 )
@@ -111,6 +115,12 @@ def test_a_name_that_is_none_or_taken_is_refused_and_nothing_made(
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert complaint in ended.stderr
     assert [path.name for path in folder.rglob("*")] == ["there"]
+
+
+def test_an_endless_tool_of_a_new_bundle_stops_its_own_session_alone() -> None:
+    run("new", "word_game")
+    bundle = load_bundle("word_game")
+    assert not type(bundle.open(bundle.tasks("train")[0])).quick
 
 
 def test_a_folder_that_could_not_be_filled_is_taken_away_again(

@@ -20,8 +20,6 @@ SPLITS = {"train": 64, "eval": 16}
 class StarterTask(Task):
     """One number. The rules know no model; what is said to one stands here."""
 
-    quick = True
-
     def reset(self, seed: int | None) -> str | None:
         """Start over. Text returned here would be added to the prompt."""
         self.game, self.done = Game(self.data.data["number"]), False
