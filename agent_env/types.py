@@ -12,6 +12,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 END_TURN = "end_turn"
+MAX_FRAME_BYTES = 16 * 2**20
+"""The largest frame that a server of ours takes."""
 """The tool every session offers beside the task's own: the answer in plain text ends a turn."""
 
 RESERVED_TOOLS = frozenset({END_TURN, "reset", "step", "state", "close", "get_reward"})

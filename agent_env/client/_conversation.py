@@ -87,6 +87,8 @@ class Conversation:
         self._check_playing()
         call = self._call(self._policy.step_timeout)
         sent = self._step_frame(action)
+        if self._link.extended:
+            _frames.check_size(sent.text)
         # Until its reply is here the step may have been carried out, or not.
         self._playing = False
         try:
@@ -123,6 +125,8 @@ class Conversation:
         reply_s = self._policy.reset_timeout
         told = {"deadline_s": server_deadline(reply_s)} if self._site.extended else {}
         text = _frames.frame("reset", {**request, "episode_id": self._episode, **told})
+        if self._site.extended is not False:
+            _frames.check_size(text)
         sent = Sent(text, reply_s, 0, self._episode, opens=True)
         seen = yield from self._reached(sent, call, lambda text: self._shown(text, sent))
         self._seq = 0
@@ -161,6 +165,8 @@ class Conversation:
         )
 
     def _call(self, reply_s: float) -> Call:
+        if self._site.ended:
+            raise SessionLost("this client was closed: open another AgentEnv")
         now = self._clock()
         return Call(
             visitor=self._link.visitor,

@@ -22,7 +22,7 @@ from websockets.exceptions import (
 from agent_env.client._talk import Cut
 from agent_env.errors import ProtocolError, ServerDown, SessionError, Unauthorized
 
-MAX_FRAME_BYTES = 100 * 2**20
+MAX_REPLY_BYTES = 100 * 2**20
 TOKEN_VARIABLE = "AGENT_ENV_TOKEN"  # noqa: S105 - the name of it
 GOODBYE = '{"type": "close"}'
 CLOSE_TIMEOUT_S = 1.0
@@ -80,7 +80,7 @@ class Address:
             # The server pings; each of our own waits has an end without it.
             "ping_interval": None,
             "compression": None,
-            "max_size": MAX_FRAME_BYTES,
+            "max_size": MAX_REPLY_BYTES,
             "proxy": None if self.loopback else True,
             "ssl": self.tls(),
         }
@@ -129,8 +129,18 @@ def cut(error: Exception) -> Cut:
     return Cut(first.code if first else None, str(error))
 
 
-def _http_url(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    if scheme not in ("http", "https", "ws", "wss") or not urlsplit(url).hostname:
+def _http_url(url: object) -> str:
+    if not isinstance(url, str) or not _is_address(url):
         raise ValueError(f"an env server's address is like http://host:8000, not {url!r}")
+    scheme, _, rest = url.partition("://")
     return f"{scheme.replace('ws', 'http')}://{rest.rstrip('/').removesuffix('/ws')}"
+
+
+def _is_address(url: str) -> bool:
+    """A port above 65535 would be taken for another one, without a word."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https", "ws", "wss") and bool(parts.hostname) and port != 0

@@ -20,7 +20,7 @@ from agent_env.errors import (
     SessionLost,
     StepTimeout,
 )
-from agent_env.types import EpisodeState, Observation
+from agent_env.types import MAX_FRAME_BYTES, EpisodeState, Observation
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -72,6 +72,13 @@ class Sent:
 def frame(kind: str, data: dict[str, Any] | None = None) -> str:
     """A frame's text; some kinds have no data, and stock servers take none."""
     return json.dumps({"type": kind} | ({} if data is None else {"data": data}))
+
+
+def check_size(text: str) -> None:
+    """Raises InvalidAction for a frame that a server of ours would end the connection for."""
+    if len(text) > MAX_FRAME_BYTES:  # the JSON is ASCII: a character is a byte
+        message = f"a call of {len(text):,} bytes: a server takes {MAX_FRAME_BYTES:,} at most"
+        raise InvalidAction(f"{message}; nothing was sent")
 
 
 def observation(text: str) -> Observation:

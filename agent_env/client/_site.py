@@ -111,6 +111,8 @@ class Site:
         """Whether a restarted server can go on with its sessions, as far as it has said."""
         self.generation = 0
         """Counts `close`: a call that was under way then doesn't connect again."""
+        self.ended = False
+        """Whether this client is done with: no call begins any more."""
         self._open: WeakSet[Closable] = WeakSet()
         _here.add(self)
 
@@ -141,6 +143,7 @@ class Site:
     def close(self) -> None:
         """End every session of this site."""
         self.generation += 1
+        self.ended = True
         slow = False
         for connection in list(self._open):
             began = time.monotonic()

@@ -162,6 +162,8 @@ class AgentEnv:
 
         Raises TaskNotFound, and ValueError when they don't.
         """
+        if not splits:
+            raise TaskNotFound(f"name a split; there are: {', '.join(self.splits)}")
         tools = [self.tools(split) for split in splits]
         if any(other != tools[0] for other in tools):
             raise ValueError(f"the splits {', '.join(splits)} differ in their tools")
@@ -179,7 +181,10 @@ class AgentEnv:
         return AsyncSession(self._site, self._policy)
 
     def close(self) -> None:
-        """Close every session this client's factories opened, and the server if it is ours."""
+        """Close every session this client's factories opened, and the server if it is ours.
+
+        A session that is used after that, an old or a new one, raises SessionLost.
+        """
         self._site.close()
         if self._server is not None:
             self._server.stop()

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from agent_env.errors import CantListen
 from agent_env.server.nursery import die_with
 from agent_env.server.watchdog import insist_on_stops
+from agent_env.types import MAX_FRAME_BYTES
 
 GRACE_S = 3.0
 """How long running steps may take to end after a stop was asked for, in seconds."""
@@ -45,6 +46,7 @@ class EnvServer(uvicorn.Server):
                 # A trainer may hold the interpreter for long; a session must not die of that.
                 ws_ping_interval=20,
                 ws_ping_timeout=120,
+                ws_max_size=MAX_FRAME_BYTES,
                 # Steps are short texts on a near network: deflating them costs more than it saves.
                 ws_per_message_deflate=False,
                 timeout_graceful_shutdown=round(GRACE_S),

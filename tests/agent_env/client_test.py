@@ -6,7 +6,7 @@ import asyncio
 import json
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -22,7 +22,14 @@ from websockets.sync.server import Server, ServerConnection, serve
 from agent_env import AgentEnv
 from agent_env.bundle import load_bundle
 from agent_env.client.local import LocalServer
-from agent_env.errors import NotInstalled, ProtocolError
+from agent_env.errors import (
+    InvalidAction,
+    NotInstalled,
+    ProtocolError,
+    SessionLost,
+    TaskNotFound,
+)
+from agent_env.types import MAX_FRAME_BYTES
 
 from .conftest import COUNTER
 
@@ -104,6 +111,70 @@ def test_a_reply_that_makes_no_sense_is_an_error_of_ours(frame: object) -> None:
 def test_a_web_page_is_not_taken_for_an_env_server(status: int) -> None:
     with a_web_page(status) as url, AgentEnv(url) as env, pytest.raises(ProtocolError):
         env.tasks("train")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None,
+        8000,
+        "",
+        "127.0.0.1:8000",
+        "http://",
+        "http://127.0.0.1:93636",
+        "http://a:0",
+        "http://a:-1",
+        "http://a:x",
+        "http://[::1",
+        "ftp://a",
+    ],
+)
+def test_what_is_no_address_is_refused(url: Any) -> None:
+    with pytest.raises(ValueError, match="is like http://host:8000"):
+        AgentEnv(url)
+
+
+@pytest.mark.parametrize("url", ["http://a", "ws://a:65535/ws", "https://[::1]:1/"])
+def test_what_is_an_address_is_taken(url: str) -> None:
+    assert AgentEnv(url).url.startswith("http")
+
+
+def test_a_factory_without_a_split_says_which_there_are(server: LocalServer) -> None:
+    with AgentEnv(server.url) as env, pytest.raises(TaskNotFound, match="there are: train"):
+        env.factory_for()
+
+
+def test_a_call_that_no_server_would_take_is_not_sent(server: LocalServer) -> None:
+    with AgentEnv(server.url) as env:
+        session = env.session()
+        session.reset(split="eval", index=0)
+        session.call_tool("add", {"n": 1, "note": "x" * (MAX_FRAME_BYTES - 1000)})
+        for large in (MAX_FRAME_BYTES, 3 * MAX_FRAME_BYTES):
+            with pytest.raises(InvalidAction, match="a server takes 16,777,216 at most"):
+                session.call_tool("add", {"n": 1, "note": "x" * large})
+        with pytest.raises(InvalidAction, match="nothing was sent"):
+            env.session().reset(split="x" * MAX_FRAME_BYTES, index=0)
+        seen = session.call_tool("add", {"n": 1})
+        assert (seen.model_dump()["result"]["data"], session.continued) == ("2", 0)
+
+
+def test_a_closed_client_says_that_it_was_closed(server: LocalServer) -> None:
+    with AgentEnv(server.url) as env:
+        old, unused = env.session(), env.session()
+        old.reset(split="eval", index=0)
+    calls: list[Callable[[], object]] = [
+        lambda: old.call_tool("add", {"n": 1}),
+        old.state,
+        old.reset,
+        unused.reset,
+        lambda: env.session().reset(),
+        lambda: asyncio.run(env.async_session().reset()),
+    ]
+    for call in calls:
+        with pytest.raises(SessionLost, match="this client was closed"):
+            call()
+    old.close()
+    env.close()
 
 
 def test_a_dataset_without_the_package_says_what_to_install(

@@ -293,7 +293,7 @@ def test_a_frozen_server_costs_a_call_its_budget_and_no_more(tmp_path: Path) -> 
             try:
                 for call in (
                     lambda: added(small, 1),
-                    lambda: large.call_tool("add", {"n": 1, "note": "x" * 30_000_000}),
+                    lambda: large.call_tool("add", {"n": 1, "note": "x" * 16_000_000}),
                     lambda: late.reset(**TASK),
                     lambda: small.reset(**TASK),
                 ):
