@@ -69,7 +69,7 @@ class Facts:
     statuses: Mapping[str, Mapping[str, Any]]
     """By job, as results.read_statuses reads them."""
     heard_at: datetime | None
-    """By the box's own clock."""
+    """When a look of ours found its newest heartbeat: by our own clock."""
 
     @property
     def left(self) -> list[PlannedJob]:

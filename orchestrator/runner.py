@@ -9,7 +9,6 @@ box is launched is in `launching`, what becomes of one that is lost in `recovery
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator import alarms, run
@@ -19,6 +18,7 @@ from orchestrator.aws.skew import check_clock
 from orchestrator.aws.tags import RunTags
 from orchestrator.books import Books
 from orchestrator.catalog import Catalog, load_catalog
+from orchestrator.draining import Drain
 from orchestrator.errors import (
     ApiError,
     BudgetError,
@@ -31,7 +31,7 @@ from orchestrator.errors import (
 )
 from orchestrator.launching import Launcher
 from orchestrator.overdue import AFTER, end_overdue
-from orchestrator.progress import BoxView, Snapshot, snapshot
+from orchestrator.progress import Snapshot, snapshot
 from orchestrator.purse import Purse, budget_of
 from orchestrator.recovery import Launch
 from orchestrator.run import EventKind, RunLog, RunRecord
@@ -46,11 +46,6 @@ if TYPE_CHECKING:
     from orchestrator.aws.bucket import Bucket
     from orchestrator.aws.session import Session
     from orchestrator.clock import Clock
-
-# An agent looks for the request to stop every ten seconds, and then drains as at its deadline.
-_HEARS_WITHIN = timedelta(seconds=20)
-_DRAIN_POLL_S = 3.0
-_HEARD_S = 60
 
 
 @dataclass
@@ -108,20 +103,19 @@ class Runner:
             self._launch_missing()
         except (CapacityError, QuotaError, LaunchError, OverCap):
             taken_down = self._tearing_down()  # `down` came meanwhile, and so it failed
-            self.drain_boxes()  # one that was launched earlier may have something to save
-            self.finish()
+            self._drain_and_finish()  # one that was launched earlier may have something to save
             if not taken_down:
                 raise
             return
         except ApiError:
             if not self._tearing_down():
                 raise
-            self.finish()  # `down` came meanwhile, and took what the launch needs
+            self._drain_and_finish()  # `down` came meanwhile, and took what the launch needs
             return
         for box in self.instances():
             self.launcher.note(box)
         if self._tearing_down():  # `down` came meanwhile and may have listed too early
-            self.finish()
+            self._drain_and_finish()
 
     def drive(self) -> Snapshot:
         """From wherever the run stands to the end.
@@ -134,7 +128,9 @@ class Runner:
         self.launch_all()
         if not self._tearing_down():
             self._watch()
-        self.finish()
+            self.finish()
+        else:
+            self._drain_and_finish()
         return self.look()
 
     def look(self) -> Snapshot:
@@ -161,26 +157,15 @@ class Runner:
             return
         if not self._tearing_down():
             self.log.append(EventKind.TEARING_DOWN, self.clock.now())
-        listening = self._listening()
-        if listening:
-            self.on_step(f"asking the boxes to save and power off ({self._at_once})")
-        for box in listening:
-            self.bucket.put(f"runs/{self.record.run_id}/boxes/{box.name}/stop", b"")
-        drain = max(box.poweroff_at - box.drain_at for box in self.record.plan.boxes)
-        until = self.clock.now() + _HEARS_WITHIN + drain
-        while self._listening() and self.clock.now() < until:
-            self.on_progress(self.look())
-            self.clock.sleep(min(self.poll_s, _DRAIN_POLL_S))
+        drain = Drain(self.session, self.bucket, self.record, self.clock, self.on_step)
+        drain.wait(lambda: self.on_progress(self.look()), self.poll_s)
 
-    def _listening(self) -> list[BoxView]:
-        """Boxes that run and whose agent was heard of lately."""
-        return [
-            box
-            for box in self.look().boxes
-            if box.state == "running"
-            and box.heartbeat_age_s is not None
-            and box.heartbeat_age_s < _HEARD_S
-        ]
+    def _drain_and_finish(self) -> None:
+        """The end of a run that somebody takes down; nobody waits where it was ended at once."""
+        events = self.log.read()
+        if not any(e.kind is EventKind.TEARING_DOWN and e.reason for e in events):
+            self.drain_boxes()
+        self.finish()
 
     def finish(self) -> None:
         """Terminate, tear down, settle; a second time it is a no-op.

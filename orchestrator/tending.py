@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from orchestrator import recovery, results, run
 from orchestrator.aws import boxes as ec2
@@ -22,6 +22,7 @@ from orchestrator.errors import (
     OverCap,
     QuotaError,
 )
+from orchestrator.hearing import Hearing
 from orchestrator.launching import Launcher
 from orchestrator.lives import GONE, Life, lives_by_box
 from orchestrator.recovery import Close, Facts, Launch, Next, Wait, next_for
@@ -51,6 +52,7 @@ class Tender:
     launcher: Launcher
     on_step: Callable[[str], None]
     pauses: dict[str, Pause] = field(default_factory=dict)
+    hearing: Hearing = field(default_factory=Hearing)
 
     def __post_init__(self) -> None:
         self.books, self.log = self.launcher.books, self.launcher.log
@@ -70,7 +72,7 @@ class Tender:
                     jobs=plan.jobs_of(box.name),
                     lives=lives.get(box.name, ()),
                     statuses=statuses,
-                    heard_at=_heard_at(beats.get(box.name)),
+                    heard_at=self.hearing.heard_at(box.name, beats.get(box.name), now),
                 ),
                 now,
                 ending=ending,
@@ -145,13 +147,3 @@ class Tender:
         length = min(before.length * 2, _LONGEST_PAUSE) if before else _FIRST_PAUSE
         self.pauses[box.name] = Pause(until=now + length, length=length)
         self.on_step(f"{error.message}\n  trying again in {length}")
-
-
-def _heard_at(beat: dict[str, Any] | None) -> datetime | None:
-    """By the box's clock. What can't be a time was never heard; a goodbye is no sign of life."""
-    if not beat or beat["phase"] == "off":
-        return None
-    try:
-        return datetime.fromtimestamp(float(beat["at"]), UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
