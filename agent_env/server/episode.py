@@ -76,7 +76,7 @@ class Episode:
         self._ref = chosen.split.listed(chosen.data).ref()
         self._steps = 0
         self._turn = 0
-        self._done = False
+        self._end: Outcome | None = None
 
     def state(self, episode_id: str | None) -> EpisodeState:
         """Where the episode stands."""
@@ -89,7 +89,7 @@ class Episode:
             split=split,
             index=data.index,
             turn=self._turn,
-            done=self._done,
+            done=self._end is not None,
         )
 
     @property
@@ -129,23 +129,35 @@ class Episode:
         shown = {"prompt": prompt, "system_prompt": data.system_prompt, "appended": added}
         return Outcome(metadata={**shown, "task": self._ref})
 
-    def restore(self, state: Any, *, steps: int, turn: int, done: bool) -> None:
-        """Begin where a snapshot was taken, instead of with `reset`. Raises what the task does."""
+    def restore(self, state: Any, *, steps: int, turn: int, last: Outcome) -> None:
+        """Begin where a snapshot was taken, after `last`, instead of with `reset`.
+
+        Raises what the task does.
+        """
         self._task = self._chosen.split.bundle.open(self._chosen.data)
         self._task.restore(state)
-        self._steps, self._turn, self._done = steps, turn, done
+        self._steps, self._turn, self._end = steps, turn, last if last.done else None
 
     def step(self, step: Step) -> Outcome:
         """One step, counted whatever becomes of it."""
         self._steps += 1
         task, name = self._task, step.tool_name
-        if self._done or task is None:
-            return self._failed("step", "the episode has ended; call reset")
+        if self._end is not None or task is None:
+            return self._told_again(self._end or Outcome(done=True), name)
         if name is None:
             return Outcome({"tools": self._chosen.split.listed_tools})
         if name == END_TURN:
             return self._end_turn(task, step.arguments)
         return self._call(task, name, step.arguments)
+
+    def _told_again(self, end: Outcome, name: str | None) -> Outcome:
+        """A call after the end changes nothing, least of all how the episode ended."""
+        if name is None:
+            fields: dict[str, Any] = {"tools": self._chosen.split.listed_tools}
+        else:
+            over = _faulty("execution_error", "the episode has ended; call reset")
+            fields = _result(name, None, over)
+        return Outcome(fields, end.metadata, end.reward, done=True)
 
     def _call(self, task: Task, name: str, arguments: dict[str, Any]) -> Outcome:
         try:
@@ -153,7 +165,7 @@ class Episode:
         except ToolError as error:
             return self._tool_reply(name, fault=_fault(error))
         except BaseException as error:
-            return self._failed(name, error)
+            return self._failed(name, error, _result(name, None))
         if task.done:
             return self._finished(task, name, text)
         return self._tool_reply(name, text)
@@ -168,7 +180,7 @@ class Episode:
             if not isinstance(prompt, str | None):
                 raise TypeError(f"end_turn returned {prompt!r}, neither a prompt nor None")
         except BaseException as error:
-            return self._failed(END_TURN, error)
+            return self._failed(END_TURN, error, _result(END_TURN, None))
         if prompt is None or task.done:
             return self._finished(task, END_TURN, None)
         self._turn += 1
@@ -184,23 +196,25 @@ class Episode:
             if reward is not None and not math.isfinite(reward):
                 raise ValueError(f"the reward is {reward}")
         except BaseException as error:
-            return self._failed("no reward", error)
-        self._done = True
-        return Outcome(_result(name, text), {"scores": scores, "task": self._ref}, reward, True)
+            return self._failed("no reward", error, _result(name, None))
+        metadata = {"scores": scores, "task": self._ref}
+        self._end = Outcome(_result(name, text), metadata, reward, done=True)
+        return self._end
 
     def _tool_reply(
         self, name: str, text: str | None = None, fault: dict[str, Any] | None = None
     ) -> Outcome:
         return Outcome(_result(name, text, fault), {"task": self._ref})
 
-    def _failed(self, where: str, error: BaseException | str) -> Outcome:
-        """The episode is over without a score; a fault of the environment also goes to the log."""
-        if isinstance(error, BaseException):
-            _log.error("%s of %s failed", where, self._chosen.data.id, exc_info=error)
-            error = f"{where}: {type(error).__name__}: {_words(error)}"
-        self._done = True
-        metadata = {"status": "error", "error": error, "task": self._ref}
-        return Outcome(metadata=metadata, done=True)
+    def _failed(
+        self, where: str, error: BaseException, fields: dict[str, Any] | None = None
+    ) -> Outcome:
+        """The episode is over without a score; the log has the whole story."""
+        _log.error("%s of %s failed", where, self._chosen.data.id, exc_info=error)
+        said = f"{where}: {type(error).__name__}: {_words(error)}"
+        metadata = {"status": "error", "error": said, "task": self._ref}
+        self._end = Outcome(fields or {}, metadata, done=True)
+        return self._end
 
 
 def _fault(error: ToolError) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def _begun(episode: Episode, recorded: Recorded) -> Outcome:
 def _restored(episode: Episode, snapshot: Snapshot) -> Outcome:
     outcome = Outcome(**snapshot.reply)
     try:
-        episode.restore(snapshot.state, steps=snapshot.n, turn=snapshot.turn, done=outcome.done)
+        episode.restore(snapshot.state, steps=snapshot.n, turn=snapshot.turn, last=outcome)
     except BaseException as error:
         message = f"the task can't restore its snapshot: {type(error).__name__}: {error}"
         raise Lost("SESSION_LOST", message) from error

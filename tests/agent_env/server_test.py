@@ -87,9 +87,27 @@ def test_the_last_step_carries_reward_and_scores(wire: Wire) -> None:
     assert (reply["done"], reply["reward"]) == (True, 0.5)
     assert reply["metadata"]["scores"] == {"near": 0.5}
     assert reply["observation"]["result"]["data"] == "committed"
+    for after in (wire.call("add", n=5), wire.call("end_turn", response="x")):
+        assert (after["done"], after["reward"]) == (True, 0.5)
+        assert after["metadata"]["scores"] == {"near": 0.5}
+        assert "status" not in after["metadata"]
+        assert after["observation"]["result"] is None
+        assert after["observation"]["error"]["message"] == "the episode has ended; call reset"
+    listed = wire.ask("step", type="list_tools")["data"]
+    assert len(listed["observation"]["tools"]) == 5
+    assert (listed["done"], listed["reward"]) == (True, 0.5)
+    assert wire.ask("state")["data"]["done"] is True
+
+
+def test_a_call_after_a_failure_is_told_of_it_again(wire: Wire) -> None:
+    wire.ask("reset", split="eval", index=0)
+    failed = wire.call("crash")
+    assert (failed["observation"]["result"], failed["observation"]["error"]) == (None, None)
     after = wire.call("add", n=5)
     assert (after["done"], after["reward"]) == (True, None)
-    assert after["metadata"]["error"] == "the episode has ended; call reset"
+    assert after["metadata"]["status"] == "error"
+    assert after["metadata"]["error"] == "crash: RuntimeError: the simulation blew up"
+    assert after["observation"]["error"]["message"] == "the episode has ended; call reset"
 
 
 def test_a_two_turn_task_asks_again(wire: Wire) -> None:
