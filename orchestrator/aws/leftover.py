@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws import dead_letters, role, schedules, secrets
 from orchestrator.aws import tags as tag
 from orchestrator.aws.refusals import boundary, is_missing
 from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_price, parse_time, where
+from orchestrator.errors import CloudError, CredentialsError, GpurunError
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
@@ -139,6 +141,7 @@ _KINDS = (
     _Kind("vpc", "describe_vpcs", lambda page: page["Vpcs"], "VpcId"),
     _Kind("key-pair", "describe_key_pairs", lambda page: page["KeyPairs"], "KeyPairId"),
 )
+_FIRST = "EC2 instance"
 
 
 def attached_to(interface: Any) -> str:
@@ -168,14 +171,37 @@ def leftovers(session: Session, run_id: str | None = None) -> list[Leftover]:
 @boundary()
 def regional(session: Session, run_id: str | None = None) -> list[Leftover]:
     """Of EC2, the scheduler, SQS and SSM, in this session's region."""
-    found = [item for kind in _KINDS for item in _of_kind(session, kind, run_id)]
-    return [
-        *found,
-        *_of_other_kinds(session, run_id),
-        *_kills(session, run_id),
-        *_queues(session, run_id),
-        *_secrets(session, run_id),
-    ]
+    return [item for look in _looks(session, run_id).values() for item in look()]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a region has of all runs, as far as it could be looked at."""
+
+    items: list[Leftover]
+    unseen: dict[str, str] = field(default_factory=dict)
+    """What of it could not be looked at, such as `SSM`, with the reason."""
+
+
+def seen_in(session: Session) -> Seen:
+    """The same of all runs, where one service that is out doesn't hide what the others have.
+
+    Raises:
+        CredentialsError, CloudError: nothing that follows would be answered either.
+        ApiError: the instances can't be seen, which bill: it's as if the region wasn't.
+    """
+    found, unseen = list[Leftover](), dict[str, str]()
+    for name, look in _looks(session, None).items():
+        try:
+            with boundary():
+                found += look()
+        except (CredentialsError, CloudError):
+            raise
+        except GpurunError as error:
+            if name == _FIRST:
+                raise
+            unseen[name] = error.message
+    return Seen(found, unseen)
 
 
 @boundary()
@@ -188,7 +214,25 @@ def global_ones(session: Session, run_id: str | None = None) -> list[Leftover]:
     return [item for item in (*found, _profile(session, named(run_id, role.BOX))) if item]
 
 
-def _of_kind(session: Session, kind: _Kind, run_id: str | None) -> Iterator[Leftover]:
+def _looks(session: Session, run_id: str | None) -> dict[str, Callable[[], list[Leftover]]]:
+    """Each thing to ask for, by the name of what is asked; the instances first."""
+    asks: dict[str, Callable[..., Iterator[Leftover]]] = {
+        **{f"EC2 {kind.name}": partial(_of_kind, kind=kind) for kind in _KINDS},
+        "EC2 tags": _of_other_kinds,
+        "scheduler": _kills,
+        "SQS": _queues,
+        "SSM": _secrets,
+    }
+    return {name: partial(_all, ask, session, run_id) for name, ask in asks.items()}
+
+
+def _all(
+    ask: Callable[..., Iterator[Leftover]], session: Session, run_id: str | None
+) -> list[Leftover]:
+    return list(ask(session, run_id=run_id))
+
+
+def _of_kind(session: Session, run_id: str | None, *, kind: _Kind) -> Iterator[Leftover]:
     for page in _pages(session, kind.operation, run_id):
         for row in kind.rows(page):
             if kind.state(row) not in kind.gone:

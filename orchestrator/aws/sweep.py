@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.aws.bucket import result_buckets
 from orchestrator.aws.instances import ALIVE, terminate
-from orchestrator.aws.leftover import Leftover, global_ones, regional
+from orchestrator.aws.leftover import Leftover, Seen, global_ones, seen_in
 from orchestrator.aws.refusals import boundary
 from orchestrator.aws.stack import teardown
 from orchestrator.errors import CloudError, CredentialsError, GpurunError
@@ -19,6 +19,7 @@ from orchestrator.errors import CloudError, CredentialsError, GpurunError
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
 
+_T = TypeVar("_T")
 _REGIONS_AT_ONCE = 8
 
 
@@ -28,7 +29,9 @@ class Sight:
 
     by_region: dict[str, list[Leftover]]
     unseen: dict[str, str] = field(default_factory=dict)
-    """Regions that could not be looked at, with the reason: not the same as empty."""
+    """Regions that could not be looked at, or of one a service (`eu-west-1 SSM`), with the
+    reason: not the same as empty.
+    """
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,7 @@ def overdue(items: Iterable[Leftover], now: datetime) -> list[Leftover]:
     return [
         item
         for item in items
-        if item.kind == "instance"
-        and item.run
-        and item.detail.partition(",")[0] in ALIVE
-        and item.expires_at is not None
-        and item.expires_at <= now
+        if _lives(item) and item.run and item.expires_at is not None and item.expires_at <= now
     ]
 
 
@@ -110,9 +109,14 @@ def look(session: Session, where: Iterable[str] | None = None) -> Sight:
     homes = {item.home for item in of_iam if item.home}
     names = sorted(set(where) if where is not None else {*regions(session), *homes})
     with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
-        answers = list(pool.map(lambda n: _look_at(regional, session.in_region(n)), names))
-    seen = {n: found for n, found in zip(names, answers, strict=True) if isinstance(found, list)}
-    unseen |= {n: why for n, why in zip(names, answers, strict=True) if isinstance(why, str)}
+        answers = list(pool.map(lambda n: _look_at(seen_in, session.in_region(n)), names))
+    seen: dict[str, list[Leftover]] = {}
+    for name, answer in zip(names, answers, strict=True):
+        if isinstance(answer, Seen):
+            seen[name] = answer.items
+            unseen |= {f"{name} {service}": why for service, why in answer.unseen.items()}
+        else:
+            unseen[name] = answer
     # Where nothing tells, a role is only safe to take when no region can have a box that needs it.
     here = session.region if where is None and not unseen else ""
     for item in of_iam:
@@ -149,10 +153,10 @@ def sweep(
             with _told_in(failed, box.run):
                 terminate(session.in_region(region), [box.id])
                 boxes.append(box)
-    for region, items in sight.by_region.items():
-        for run_id in sorted({item.run for item in items} & set(over)):
-            with _told_in(failed, run_id):
-                left += teardown(session.in_region(region), run_id, now)
+    _tell_all_to_end(session, sight, over)
+    for run_id, region in _in_order(sight, over):
+        with _told_in(failed, run_id):
+            left += teardown(session.in_region(region), run_id, now)
     return Swept(
         ended=tuple(over),
         going_on=tuple(sorted({item.run for item in everything if item.run} - set(over))),
@@ -174,7 +178,37 @@ def _told_in(failed: dict[str, str], run_id: str) -> Iterator[None]:
         failed[run_id] = error.message
 
 
-def _look_at(what: Callable[[Session], list[Leftover]], session: Session) -> list[Leftover] | str:
+def _tell_all_to_end(session: Session, sight: Sight, over: Container[str]) -> None:
+    """None waits until another has ended. What refuses is told by its run's teardown."""
+    for region, items in sight.by_region.items():
+        for box in (item for item in items if _lives(item) and item.run in over):
+            with _told_in({}, box.run):
+                terminate(session.in_region(region), [box.id])
+
+
+def _in_order(sight: Sight, over: Container[str]) -> list[tuple[str, str]]:
+    """Runs and their regions: last those with a box that was ending before, and may be stuck."""
+    places = {
+        (item.run, region)
+        for region, items in sight.by_region.items()
+        for item in items
+        if item.run in over
+    }
+    stuck = {
+        (item.run, region)
+        for region, items in sight.by_region.items()
+        for item in items
+        if item.kind == "instance" and not _lives(item)
+    }
+    return sorted(places, key=lambda place: (place in stuck, place))
+
+
+def _lives(item: Leftover) -> bool:
+    """Whether it's a box that isn't ending."""
+    return item.kind == "instance" and item.detail.partition(",")[0] in ALIVE
+
+
+def _look_at(what: Callable[[Session], _T], session: Session) -> _T | str:
     """What is there, or why nobody can tell."""
     try:
         return what(session)

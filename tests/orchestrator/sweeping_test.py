@@ -130,7 +130,7 @@ def test_a_region_that_could_not_be_looked_at_is_named_and_is_an_alarm(
     def blind(_: Session) -> list[Leftover]:
         raise ApiError("a policy of the organisation forbids it")
 
-    monkeypatch.setattr(sweep, "regional", blind)
+    monkeypatch.setattr(sweep, "seen_in", blind)
     with pytest.raises(TeardownError, match="could not look at us-east-1: a policy"):
         sweeping.sweep_all("aws", yes=False, as_json=False)
     assert "could not look at us-east-1" in capsys.readouterr().out

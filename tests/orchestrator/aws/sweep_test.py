@@ -4,23 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from orchestrator.aws import sweep as sweeping
 from orchestrator.aws.bucket import ensure_bucket
 from orchestrator.aws.instances import find_boxes
-from orchestrator.aws.leftover import global_ones, regional
+from orchestrator.aws.leftover import Seen, global_ones, seen_in
 from orchestrator.aws.role import ensure_kill_role
 from orchestrator.aws.session import Session
-from orchestrator.aws.stack import Leftover, leftovers
+from orchestrator.aws.stack import Leftover, leftovers, teardown
 from orchestrator.aws.sweep import expired, look, overdue, sweep, undated
 from orchestrator.aws.tags import EXPIRES_AT
 from orchestrator.errors import ApiError
+from orchestrator.localcloud.strict import StrictRules
 from tests.fake_clock import FakeClock
 
-from .account import OTHER_RUN, RUN, Killed, Stack, killed_after, refuse, tags_of
+from .account import (
+    OTHER_RUN,
+    RUN,
+    Killed,
+    Recorder,
+    Stack,
+    answer,
+    killed_after,
+    refuse,
+    tags_of,
+)
 
 HERE = ("us-east-1", "eu-central-1")
 
@@ -119,16 +131,59 @@ def test_a_run_in_another_region_is_swept_there(session: Session, clock: FakeClo
 def test_a_region_that_can_not_be_seen_is_not_called_empty(
     session: Session, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def half_blind(where: Session) -> list[Leftover]:
+    def half_blind(where: Session) -> Seen:
         if where.region == "eu-central-1":
             raise ApiError("a policy of the organisation forbids it")
-        return regional(where)
+        return seen_in(where)
 
-    monkeypatch.setattr(sweeping, "regional", half_blind)
+    monkeypatch.setattr(sweeping, "seen_in", half_blind)
     sight = look(session, HERE)
     assert sight.unseen == {"eu-central-1": "a policy of the organisation forbids it"}
     assert "eu-central-1" not in sight.by_region
     assert sweep(session, clock.now(), HERE).unseen == sight.unseen
+
+
+SERVICES: list[tuple[Any, str, str]] = [
+    ("ssm", "DescribeParameters", "SSM"),
+    ("sqs", "ListQueues", "SQS"),
+    ("scheduler", "ListSchedules", "scheduler"),
+    ("ec2", "DescribeVpcEndpoints", "EC2 vpc-endpoint"),
+    ("ec2", "DescribeTags", "EC2 tags"),
+]
+
+
+@pytest.mark.parametrize("service, operation, name", SERVICES)
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException"])
+def test_what_bills_ends_though_another_service_of_its_region_does_not_answer(
+    stack: Stack,
+    clock: FakeClock,
+    session: Session,
+    service: Any,
+    operation: str,
+    name: str,
+    code: str,
+) -> None:
+    box = stack.launch()
+    stack.arm(box)
+    clock.at += timedelta(hours=4)
+    no = {"Error": {"Code": code, "Message": "no"}}
+    with answer(session, operation, no, 400, service=service):
+        swept = sweep(session, clock.now(), HERE)
+    assert swept.ended == (RUN,)
+    assert [*swept.unseen] == [f"us-east-1 {name}"]
+    assert code in swept.unseen[f"us-east-1 {name}"]
+    assert [box.alive for box in find_boxes(session, RUN)] == [False]
+    assert sweep(session, clock.now(), HERE).failed == {}
+    assert leftovers(session) == []
+
+
+def test_a_region_whose_instances_can_not_be_seen_is_not_seen(
+    stack: Stack, clock: FakeClock, session: Session
+) -> None:
+    with refuse(session, "DescribeInstances", "UnauthorizedOperation"):
+        sight = look(session, HERE)
+    assert [*sight.unseen] == ["us-east-1"]
+    assert [*sight.by_region] == ["eu-central-1"]
 
 
 def test_the_account_is_looked_at_in_all_its_regions(session: Session) -> None:
@@ -162,15 +217,15 @@ def test_a_role_that_does_not_say_where_its_run_is_stays_while_a_region_is_unsee
     session.client("iam").untag_role(RoleName=arn.rpartition("/")[2], TagKeys=["gpurun:bucket"])
     clock.at += timedelta(hours=4)
 
-    def blind(where: Session) -> list[Leftover]:
+    def blind(where: Session) -> Seen:
         if where.region == "eu-central-1":
             raise ApiError("no")
-        return regional(where)
+        return seen_in(where)
 
     monkeypatch.setattr(sweeping, "regions", lambda _: list(HERE))
-    monkeypatch.setattr(sweeping, "regional", blind)
+    monkeypatch.setattr(sweeping, "seen_in", blind)
     assert sweep(session, clock.now()).ended == ()
-    monkeypatch.setattr(sweeping, "regional", regional)
+    monkeypatch.setattr(sweeping, "seen_in", seen_in)
     assert sweep(session, clock.now()).ended == (RUN,)
 
 
@@ -204,6 +259,55 @@ def test_a_run_that_can_not_be_ended_does_not_keep_the_next_from_ending(
     assert leftovers(session, OTHER_RUN) == []
     assert sweep(session, clock.now(), HERE).failed == {}
     assert leftovers(session) == []
+
+
+def test_all_boxes_are_told_to_end_before_any_is_waited_for(
+    build: Callable[[str], Stack],
+    clock: FakeClock,
+    session: Session,
+    rules: StrictRules,
+    record: Callable[[Any, str], Recorder],
+) -> None:
+    """However long one takes, and though it takes all the time that there is."""
+    boxes = [build(run).launch() for run in (RUN, OTHER_RUN)]
+    rules.shutdown_s = 5000
+    clock.at += timedelta(hours=4)
+    told = record("ec2", "TerminateInstances")
+    seen: list[str] = []
+
+    def first_wait(seconds: float) -> None:
+        if not seen:
+            seen.extend(name for call in told.calls for name in call["InstanceIds"])
+        clock.sleep(seconds)
+
+    patience = replace(session.patience, sleep=first_wait)
+    sweep(replace(session, patience=patience), clock.now(), HERE)
+    assert {*seen} == {box.instance_id for box in boxes}
+
+
+def test_what_has_been_ending_for_long_comes_last(
+    build: Callable[[str], Stack],
+    clock: FakeClock,
+    session: Session,
+    rules: StrictRules,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may take all the time that there is, each time."""
+    build(RUN).launch()
+    rules.shutdown_s = 86_400
+    clock.at += timedelta(hours=4)
+    sweep(session.within(1), clock.now(), HERE)
+    build(OTHER_RUN).launch()
+    clock.at += timedelta(hours=4)
+    torn: list[str] = []
+
+    def noted(where: Session, run_id: str, now: datetime) -> list[Leftover]:
+        torn.append(run_id)
+        return teardown(where, run_id, now)
+
+    monkeypatch.setattr(sweeping, "teardown", noted)
+    sweep(session.within(1), clock.now(), HERE)
+    assert torn == [OTHER_RUN, RUN]
 
 
 @pytest.mark.parametrize("damage", ["", "soon", "2026-13-01", "2026-11-29T20:00:00"])
