@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -26,6 +27,7 @@ from orchestrator.errors import (
     CloudError,
     CredentialsError,
     ExpectationMissed,
+    GpurunError,
     JobsFailed,
     QuotaError,
     RunDamaged,
@@ -44,14 +46,14 @@ from orchestrator.signals import sigterm_exits
 from orchestrator.start import start_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from rich.console import Console
 
     from orchestrator.bill import Bill
     from orchestrator.plan import Plan
-    from orchestrator.run import RunRecord
+    from orchestrator.run import Event, RunRecord
     from orchestrator.settings import CloudName
 
 
@@ -81,8 +83,11 @@ def up(
             try:
                 go(opened, console, to=to, detach=detach, as_json=as_json)
                 return
-            except CapacityError as error:
-                tries.append(_in_vain(opened, error))
+            except (CapacityError, QuotaError) as error:
+                if isinstance(error, QuotaError) and not (tries and _is_clean(opened)):
+                    raise
+                with _hinting(opened.record, _it_has_ended):
+                    tries.append(_in_vain(opened, error))
         plan = elsewhere(tries)
         console.print(
             f"{tries[-1].region} has no room (that cost {usd(tries[-1].cost_usd)}); beginning "
@@ -92,7 +97,7 @@ def up(
         )
 
 
-def _in_vain(opened: Opened, error: CapacityError) -> Try:
+def _in_vain(opened: Opened, error: GpurunError) -> Try:
     """What was launched has been ended and settled by then; what is open counts in full."""
     ledger = opened.runner().books.ledger()
     cost = ledger.settled_usd + ledger.reserved_usd
@@ -134,16 +139,33 @@ def go(
         ResultsPartial: all finished, but a result was withheld, as a secret is in it.
         TeardownError: something with the run's tag is left.
     """
-    try:
-        _go(opened, console, to=to, detach=detach, as_json=as_json)
-    except _CUT_SHORT as error:
-        error.hint = _not_anew(opened.record, error.hint)
-        raise
+    with _hinting(opened.record, _not_anew):
+        try:
+            seen = _drive(opened, console, detach=detach)
+        except QuotaError as error:  # of a launch that was undone, up may be typed again
+            if not _is_clean(opened):
+                error.hint = _not_anew(opened.record, error.hint)
+            raise
+    if seen is None:
+        return
+    kept.forget(Settings().home, opened.record.run_id)
+    with _hinting(opened.record, _it_has_ended):
+        deliver(opened, seen, console, to=to, as_json=as_json)
 
 
 # What ends a command, and not the run: `up` typed again would pay for a second one.
 _CUT_SHORT = (ApiError, BudgetError, ClockWrong, CloudError, CredentialsError)
 _AGAIN = re.compile("type the command again", re.IGNORECASE)
+
+
+@contextmanager
+def _hinting(record: RunRecord, hint: Callable[[RunRecord, str], str]) -> Iterator[None]:
+    """What cuts the command short says what to type of a run that is on record."""
+    try:
+        yield
+    except _CUT_SHORT as error:
+        error.hint = hint(record, error.hint)
+        raise
 
 
 def _not_anew(record: RunRecord, hint: str) -> str:
@@ -156,30 +178,48 @@ def _not_anew(record: RunRecord, hint: str) -> str:
     )
 
 
-def _go(opened: Opened, console: Console, *, to: Path, detach: bool, as_json: bool) -> None:
+def _it_has_ended(record: RunRecord, hint: str) -> str:
+    run_id = record.run_id
+    again = _AGAIN.sub(f"finish it: gpurun resume {run_id}", hint)
+    return (
+        f"{again}\n  {run_id} has ended, and nothing of it bills any more; `gpurun up` would "
+        f"begin another run, with a cap of its own.\n"
+        f"  what it made: gpurun pull {run_id}\n  what it cost: gpurun bill {run_id}"
+    )
+
+
+def _drive(opened: Opened, console: Console, *, detach: bool) -> Snapshot | None:
+    """To its end; None when it goes on without this command."""
     run_id = opened.record.run_id
     with Progress(console) as progress:
         runner = opened.runner(progress)
         try:
-            if detach:
-                with sigterm_exits():
-                    runner.launch_all()
-                console.print(
-                    f"{run_id} goes on by itself; every box powers itself off by "
-                    f"{max(box.poweroff_at for box in opened.record.plan.boxes):%H:%M:%S} UTC.\n"
-                    f"Finish it: gpurun resume {run_id}"
-                )
-                return
             with sigterm_exits():
-                seen = runner.drive()
+                if not detach:
+                    return runner.drive()
+                runner.launch_all()
+            console.print(_left_alone(opened.record, runner.log.read()))
+            return None
         except (KeyboardInterrupt, SystemExit):
             console.print(
                 f"\n{run_id} goes on without this terminal; every box powers itself off.\n"
                 f"  go on watching: gpurun resume {run_id}\n  end it now:     gpurun down {run_id}"
             )
             raise
-    kept.forget(Settings().home, run_id)
-    deliver(opened, seen, console, to=to, as_json=as_json)
+
+
+def _left_alone(record: RunRecord, events: Sequence[Event]) -> str:
+    """What becomes of a run that was only to be launched."""
+    if run.has(events, EventKind.TEARING_DOWN):
+        return (
+            f"{record.run_id} was ended while it was launched; nothing of it goes on.\n"
+            f"Make sure: gpurun down {record.run_id}"
+        )
+    latest = max(box.poweroff_at for box in record.plan.boxes)
+    return (
+        f"{record.run_id} goes on by itself; every box powers itself off by "
+        f"{latest:%Y-%m-%d %H:%M:%S} UTC.\nFinish it: gpurun resume {record.run_id}"
+    )
 
 
 def deliver(opened: Opened, seen: Snapshot, console: Console, *, to: Path, as_json: bool) -> None:
@@ -217,7 +257,7 @@ def _is_clean(opened: Opened) -> bool:
     """Whether nothing is left of the run; a log that can't be read doesn't say so."""
     try:
         return run.has(opened.runner().log.read(), EventKind.CLEAN)
-    except RunDamaged:
+    except (ApiError, RunDamaged):
         return False
 
 
@@ -254,8 +294,14 @@ def cloud_meter(run_id: str) -> dict[str, Any]:
     state = process.status(Settings().home)
     if state is None:
         raise CloudError("The local cloud isn't running.", hint="Start it: gpurun cloud start")
-    answer = httpx.get(f"{state.url}/_gpurun/bill", params={"run": run_id}, timeout=10)
-    metered: dict[str, Any] = answer.raise_for_status().json()
+    try:
+        answer = httpx.get(f"{state.url}/_gpurun/bill", params={"run": run_id}, timeout=10)
+        metered: dict[str, Any] = answer.raise_for_status().json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise CloudError(
+            f"The local cloud at {state.url} doesn't say what it metered: {error}",
+            hint="See whether it runs: gpurun cloud status",
+        ) from error
     return metered
 
 

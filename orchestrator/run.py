@@ -37,6 +37,7 @@ class EventKind(StrEnum):
     REFUSED = "refused"
     LAUNCHED = "launched"
     ARMED = "armed"
+    UNARMED = "unarmed"
     ENDED = "ended"
     SWITCH_FAILED = "switch-failed"
     TEARING_DOWN = "tearing-down"
@@ -176,11 +177,19 @@ def write_ssh_secrets(bucket: Bucket, run_id: str, secrets: SshSecrets) -> None:
 def read_ssh_secrets(bucket: Bucket, run_id: str) -> SshSecrets:
     """Raises:
     RunNotFound: the run has none.
+    RunDamaged: they can't be read.
     """
     data = bucket.get(f"control/{check_run_id(run_id)}/ssh.json")
     if data is None:
         raise RunNotFound(f"The run {run_id} has no SSH keys in its bucket.")
-    return SshSecrets.model_validate_json(data)
+    try:
+        return SshSecrets.model_validate_json(data)
+    except ValidationError as error:
+        raise RunDamaged(
+            f"The SSH keys of {run_id} can't be read.",
+            hint=f"On the machine that began the run: gpurun rescue {run_id} BOX. To end it: "
+            f"gpurun down {run_id}",
+        ) from error
 
 
 class RunLog:

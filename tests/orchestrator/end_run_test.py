@@ -6,7 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from orchestrator import journey, opened
+from orchestrator import journey, kept, opened
+from orchestrator import reach as reach_module
 from orchestrator.aws import sweep
 from orchestrator.aws.bucket import Bucket
 from orchestrator.aws.session import Session
@@ -14,8 +15,9 @@ from orchestrator.aws.stack import leftovers
 from orchestrator.console import Progress, make_console
 from orchestrator.errors import RemoteError, RunDamaged, RunNotFound
 from orchestrator.reach import remote_of
-from orchestrator.run import EventKind, RunLog, RunRecord, read_record
+from orchestrator.run import EventKind, RunLog, RunRecord, read_record, read_ssh_secrets
 from orchestrator.runner import Runner
+from orchestrator.settings import Settings
 
 from .runner_test import Clock, begun, clock, rules, runner, session
 
@@ -23,9 +25,10 @@ __all__ = ["begun", "clock", "rules", "runner", "session"]
 
 
 @pytest.fixture(autouse=True)
-def one_account(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def one_account(session: Session, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (journey, opened):
         monkeypatch.setattr(module, "open_cloud", lambda *_: session)
+        monkeypatch.setattr(module, "SystemClock", lambda: clock)
     monkeypatch.setattr(sweep, "regions", lambda _: [session.region])
 
 
@@ -63,6 +66,27 @@ def test_a_log_entry_cut_at_any_byte_is_damaged_and_nothing_else(
         with pytest.raises(RunDamaged, match="gpurun down"):
             RunLog(_Holding(bucket, whole[:length]), record.run_id).read()
     assert RunLog(_Holding(bucket, whole), record.run_id).read() == log.read()
+
+
+@pytest.mark.parametrize("data", [b"", b'{"user_private', b"[]", b"{}"])
+def test_damaged_keys_are_named_and_a_box_is_reached_with_those_kept_here(
+    runner: Runner,
+    session: Session,
+    begun: tuple[Bucket, RunRecord],
+    monkeypatch: pytest.MonkeyPatch,
+    data: bytes,
+) -> None:
+    bucket, record = begun
+    runner.launch_all()
+    secrets = read_ssh_secrets(bucket, record.run_id)
+    bucket.put(f"control/{record.run_id}/ssh.json", data)
+    with pytest.raises(RunDamaged, match=f"keys of {record.run_id}"):
+        read_ssh_secrets(bucket, record.run_id)
+    monkeypatch.setattr(reach_module, "open_cloud", lambda *_: session)
+    with pytest.raises(RunDamaged):
+        reach_module.reach(record.run_id, "one", "aws")
+    kept.keep(Settings().home, record, secrets)
+    assert reach_module.reach(record.run_id, "one", "aws")
 
 
 @pytest.mark.parametrize(
