@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ from agent_env.server.episode import Chosen, Episode, Outcome
 from agent_env.server.protocol import FrameError, parse_action
 from agent_env.server.record import Recorded, Snapshot
 from agent_env.server.served import Served
+
+_log = logging.getLogger(__name__)
 
 MAX_TRIES = 3
 """A step that was begun this often by workers of one server and never finished takes them down."""
@@ -56,13 +59,19 @@ def takes_down(tries: list[str], server: str) -> bool:
     return tries.count(server) >= MAX_TRIES or len(tries) >= MAX_TRIES_EVER
 
 
+def took_down(what: str, times: int) -> str:
+    """How the log and the client are told of it."""
+    return f"{what} was begun {times} times and took its process down"
+
+
 def _rebuilt(served: Served, recorded: Recorded, server: str) -> Rebuilt:
     chosen = _chosen(served, recorded)
     tries = recorded.tries
-    if takes_down(tries, server):
-        step = recorded.seq + 1
-        message = f"step {step} was begun {len(tries)} times and took its process down"
-        raise Lost("SESSION_LOST", message)
+    if tries:
+        step = f"step {recorded.seq + 1}, {recorded.tried} of the task {chosen.data.id},"
+        if takes_down(tries, server):
+            raise Lost("SESSION_LOST", took_down(step, len(tries)))
+        _log.warning("%s was begun before, and its process ended meanwhile", step)
     episode = Episode(served, chosen)
     if recorded.snapshot is not None:
         outcome = _restored(episode, recorded.snapshot)

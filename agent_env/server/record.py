@@ -57,6 +57,8 @@ class Recorded:
     epoch: int = 0
     tries: list[str] = field(default_factory=list)
     """By which servers the step after the last one was begun."""
+    tried: str = ""
+    """That step's tool."""
     resets: list[Begun] = field(default_factory=list)
     """Those that were begun after all this and never answered: with them the episode is over."""
     lost: str | None = None
@@ -93,9 +95,9 @@ def reset_try_line(asked: dict[str, Any], server: str) -> bytes:
     return line({"try": 0, "by": server, "asked": asked})
 
 
-def try_line(n: int, server: str) -> bytes:
+def try_line(n: int, server: str, tool: str) -> bytes:
     """A step that is about to be begun."""
-    return line({"try": n, "by": server})
+    return line({"try": n, "by": server, "tool": tool})
 
 
 def snapshot_line(n: int, turn: int, state: Any, outcome: Outcome) -> bytes:
@@ -159,7 +161,10 @@ def _add(recorded: Recorded, record: object) -> None:
             recorded.tries.clear()
         case {"try": 0, "by": str(server), "asked": dict(asked)}:
             recorded.resets.append(Begun(asked, server))
-        case {"try": int(), "by": str(server)}:
+        case {"try": int(), "by": str(server), "tool": str(tool)}:
+            recorded.tries.append(server)
+            recorded.tried = tool
+        case {"try": int(), "by": str(server)}:  # of before the tool was written down
             recorded.tries.append(server)
         case {"epoch": int(epoch)}:
             recorded.epoch = epoch

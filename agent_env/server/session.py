@@ -5,6 +5,7 @@ answered. Used by the event loop alone; only the task itself may run in a thread
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,12 +16,14 @@ from agent_env.server.carry import Carried, carry_out
 from agent_env.server.episode import Chosen, Episode, choose
 from agent_env.server.journal import JournalFile, JournalFull
 from agent_env.server.protocol import FrameError, Reset, Step
-from agent_env.server.rebuild import Lost, Rebuilt, rebuild, takes_down
+from agent_env.server.rebuild import Lost, Rebuilt, rebuild, takes_down, took_down
 from agent_env.server.said import Said, session_metadata
 from agent_env.server.served import ServedSplit
 from agent_env.server.watchdog import At
 from agent_env.server.work import Work
 from agent_env.types import EpisodeState
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -190,7 +193,7 @@ class Session:
         chosen = choose(self._work.served, frame)
         episode = Episode(self._work.served, chosen)
         asked = ordering.asked_for(frame)
-        self._note_reset(asked)
+        self._note_reset(asked, chosen.data.id)
         work = partial(carry.begin, episode, self._first(chosen, frame.episode_id, asked))
         # The old episode is over the moment its successor is begun, not when that succeeds.
         self._unwritten = self._asked = None
@@ -213,13 +216,14 @@ class Session:
             self._write_down()
         return self.reply
 
-    def _note_reset(self, asked: dict[str, object]) -> None:
+    def _note_reset(self, asked: dict[str, object], task: str) -> None:
         """A reset may take the process down, too, and would be sent again. Raises FrameError."""
         if self.journal is None:
             return
         tries = [begun.server for begun in self._begun if begun.asked == asked]
         if takes_down(tries, self._work.server):
-            message = f"the reset was begun {len(tries)} times and took its process down"
+            message = took_down(f"the reset of the task {task}", len(tries))
+            _log.error("session %s: %s", self.id, message)
             raise FrameError("EXECUTION_ERROR", message, reason="ENV_ERROR")
         try:
             self.journal.note(record.reset_try_line(asked, self._work.server))
@@ -277,7 +281,9 @@ class Session:
     def _try(self, episode: Episode, step: Step, n: int) -> Carried:
         """In a thread: a step that may take the process down with it. Raises JournalFull."""
         if self.journal is not None:
-            self.journal.append(record.try_line(n, self._work.server))
+            self.journal.append(
+                record.try_line(n, self._work.server, step.tool_name or "list_tools")
+            )
         self._tried = False
         return carry_out(episode, step, n=n, unsnapped_s=self._unsnapped_s)
 

@@ -130,7 +130,8 @@ def test_a_step_that_ends_its_worker_costs_its_own_session_only(
     start: Start, tmp_path: Path
 ) -> None:
     bundle = bundle_of(tmp_path / "b", said="os._exit(7) if self.calls > 1 else 'seen'")
-    server = start(f"--journal={tmp_path / 'j'}", "--workers=2", bundle=bundle)
+    options = (f"--journal={tmp_path / 'j'}", "--workers=2")
+    server = start(*options, bundle=bundle, log=tmp_path / "log")
     good, bad = Player(server, "session-1"), Player(server, "session-2")
     for player in (good, bad):
         player.begin(split="all")
@@ -139,7 +140,11 @@ def test_a_step_that_ends_its_worker_costs_its_own_session_only(
         with pytest.raises(ConnectionClosed):
             bad.step(2, "look")
         bad = Player(server, "session-2", "")
-    assert reason(bad.receive()) == "SESSION_LOST"
+    lost = bad.receive()
+    assert reason(lost) == "SESSION_LOST"
+    what = "step 2, look of the task played-0, was begun 3 times and took its process down"
+    assert lost["data"]["message"] == what
+    assert f"SESSION_LOST: {what}" in (tmp_path / "log").read_text()
     good = Player(server, "session-1", "")
     assert session(good.ask("step", type="list_tools", metadata={"seq": 2}))["seq"] == 2
 
