@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING
 
+from orchestrator.money import HOURS_PER_MONTH, MICRO_USD
 from orchestrator.quote import OLD_VERSION_MONTHS
 
 if TYPE_CHECKING:
@@ -18,14 +19,12 @@ if TYPE_CHECKING:
 
     from orchestrator.catalog import Catalog, StoragePrices
 
-_MICRO_USD = Decimal("0.000001")
 _GB = Decimal(10**9)
 PART_BYTES = 8 << 20
 """The smallest part that anybody here uploads a big object in; each is a request."""
 LISTS_PER_LOOK, LISTS_PER_BOX = 10, 4
 """Listings of the run's log whenever a controller looks, at most; S3 bills them as writes."""
 _LIST_BYTES, _LIST_ENTRY_BYTES = 1024, 512
-_HOURS_PER_MONTH = Decimal(730)
 _MINIMUM_S = 60
 
 
@@ -135,7 +134,7 @@ def span_lines(
     hours = span.hours(now)
     price = catalog.price(span.instance_type, region).usd_per_hour
     rates = catalog.storage(region)
-    disk = Decimal(span.disk_gb) * rates.gp3_gb_month / _HOURS_PER_MONTH
+    disk = Decimal(span.disk_gb) * rates.gp3_gb_month / HOURS_PER_MONTH
     parts = (
         ("compute", span.instance_type, price),
         ("disk", f"{span.disk_gb} GB gp3", disk),
@@ -171,4 +170,4 @@ def bill(
 
 
 def _up(usd: Decimal) -> Decimal:
-    return usd.quantize(_MICRO_USD, ROUND_CEILING)
+    return usd.quantize(MICRO_USD, ROUND_CEILING)

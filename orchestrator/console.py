@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from rich.console import Console, Group, RenderableType
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.clock import SystemClock
-from orchestrator.money import usd_free
+from orchestrator.money import usd, usd_free
 from orchestrator.pins import pin_sizes
 from orchestrator.settings import variable
 from orchestrator.typed import typed
@@ -49,12 +49,6 @@ def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Consol
     if not console.is_terminal:
         console = _Console(stderr=stderr, file=file, width=_PLAIN_WIDTH, **options)
     return console
-
-
-def usd(amount: Decimal) -> str:
-    """Dollars to the cent, rounded up; amounts under ten cents keep four digits."""
-    step = Decimal("0.01") if amount >= Decimal("0.1") else Decimal("0.0001")
-    return f"${amount.quantize(step, ROUND_CEILING)}"
 
 
 def clock(at: datetime) -> str:

@@ -17,7 +17,7 @@ from orchestrator.aws.boxes import find_boxes
 from orchestrator.aws.tags import RUN
 from orchestrator.budget_log import find_budget
 from orchestrator.clock import SystemClock
-from orchestrator.console import Progress, bill_view, make_console, result_view, usd
+from orchestrator.console import Progress, bill_view, make_console, result_view
 from orchestrator.errors import (
     ApiError,
     BudgetError,
@@ -35,6 +35,7 @@ from orchestrator.errors import (
     TeardownError,
 )
 from orchestrator.localcloud import process
+from orchestrator.money import usd
 from orchestrator.opened import Opened, open_cloud, open_run
 from orchestrator.progress import Snapshot, run_spans
 from orchestrator.reach import remote_of

@@ -5,11 +5,13 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 CENT = Decimal("0.01")
+MICRO_USD = Decimal("0.000001")
 ZERO = Decimal("0.00")
 SECONDS_PER_HOUR = Decimal(3600)
 OLD_VERSION_DAYS = 90
 """How long the bucket keeps what was overwritten: its rule and the price both go by this."""
 HOURS_PER_MONTH = Decimal(730)
+_FEW_USD, _FINE_USD = Decimal("0.1"), Decimal("0.0001")
 
 
 def cents_up(amount: Decimal) -> Decimal:
@@ -18,8 +20,9 @@ def cents_up(amount: Decimal) -> Decimal:
 
 
 def usd(amount: Decimal) -> str:
-    """`$12.34`, rounded up."""
-    return f"${cents_up(amount):,}"
+    """`$12.34`, rounded up; under ten cents `$0.0123`, as most that a local run costs."""
+    step = _FINE_USD if 0 < abs(amount) < _FEW_USD else CENT
+    return f"${amount.quantize(step, ROUND_CEILING):,}"
 
 
 def usd_free(amount: Decimal) -> str:

@@ -12,6 +12,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.errors import CloudError, RunDamaged
 from orchestrator.localcloud import process
 from orchestrator.progress import RunRow, run_row
+from orchestrator.purse import LOOK_S
 from orchestrator.run import RunLog, RunRecord, check_run_id, read_record
 from orchestrator.runner import Runner
 from orchestrator.settings import CloudName, Settings
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from orchestrator.console import Progress
 
-# Seconds between looks at EC2: the local cloud answers at once, AWS counts requests.
-POLL_S = {"local": 1.0, "aws": 15.0}
 # Where to begin looking for a run when the environment names no region; all are looked through.
 DEFAULT_REGION = "us-east-1"
 
@@ -40,7 +39,7 @@ class Opened:
     def runner(self, progress: Progress | None = None) -> Runner:
         """A runner over this run, telling `progress` what it sees."""
         runner = Runner(self.session, self.bucket, self.record, SystemClock())
-        runner.poll_s = POLL_S[self.session.cloud]
+        runner.poll_s = LOOK_S[self.session.cloud]
         if progress:
             runner.on_progress, runner.on_step = progress.show, progress.step
         return runner

@@ -12,7 +12,7 @@ from typing import Literal
 
 from orchestrator.box.reports import most_bytes, most_writes
 from orchestrator.catalog import StoragePrices
-from orchestrator.money import HOURS_PER_MONTH, OLD_VERSION_DAYS, cents_up, hours_of
+from orchestrator.money import HOURS_PER_MONTH, MICRO_USD, OLD_VERSION_DAYS, cents_up, hours_of
 from orchestrator.spec import BoxSpec, JobSpec, RunbookSpec
 
 Cloud = Literal["local", "aws"]
@@ -31,7 +31,6 @@ TICK_S: dict[Cloud, int] = {"local": 1, "aws": 10}
 GUARD_USD = Decimal("0.006")
 """A box's guard that has to end it: an automation of three steps at most, 0.002 USD each (Systems
 Manager pricing page, "Automation")."""
-MICRO_USD = Decimal("0.000001")
 PUTS_PER_SECOND = 1
 """Allowance for S3 requests in a box's life: half of them its manifests and blobs, half for those
 who watch it."""

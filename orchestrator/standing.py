@@ -8,12 +8,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import CatalogError
+from orchestrator.money import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from orchestrator.aws.leftover import Leftover
     from orchestrator.catalog import Catalog
-
-_HOURS_PER_MONTH = Decimal(730)
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def usd_per_hour(item: Leftover, region: str, catalog: Catalog) -> Decimal | Non
         )
     except CatalogError:
         return None
-    disk = bills.disk_gb * rates.gp3_gb_month / _HOURS_PER_MONTH
+    disk = bills.disk_gb * rates.gp3_gb_month / HOURS_PER_MONTH
     return compute + disk + bills.addresses * rates.ipv4_hour
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.console import Progress, make_console, result_view, usd
-from orchestrator.money import usd_free
+from orchestrator.console import Progress, make_console, result_view
+from orchestrator.money import usd, usd_free
 from orchestrator.planned import PlannedJob, Range
 from orchestrator.progress import BoxView, JobView, Snapshot, Stage, _job_view
 from orchestrator.report import _drawn, _unbroken
@@ -67,7 +67,14 @@ def snapshot(at: datetime = NOW, **changes: Any) -> Snapshot:
 
 @pytest.mark.parametrize(
     ("amount", "shown"),
-    [("1.201", "$1.21"), ("0.27", "$0.27"), ("0.03715", "$0.0372"), ("5", "$5.00")],
+    [
+        ("1.201", "$1.21"),
+        ("0.27", "$0.27"),
+        ("0.03715", "$0.0372"),
+        ("5", "$5.00"),
+        ("0", "$0.00"),
+        ("1234.5", "$1,234.50"),
+    ],
 )
 def test_dollars_are_rounded_up(amount: str, shown: str) -> None:
     assert usd(Decimal(amount)) == shown
