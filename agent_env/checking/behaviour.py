@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_env.checking.finding import Finding, found
+from agent_env.errors import BundleNotFound
 
 QUICK_S = 0.010
 """A server stops believing a `quick` task whose steps take longer."""
@@ -24,23 +25,35 @@ Faults = Iterator[tuple[str, str]]
 class Probed:
     """What one process told: `tasks` by split, `episodes` by task id."""
 
+    name: str = ""
+    splits: int = 0
+    count: int = 0
+    """Tasks of all splits."""
+    findings: list[Finding] = field(default_factory=list)
+    """What was seen without playing."""
     tasks: dict[str, tuple[str, str]] = field(default_factory=dict)
     episodes: dict[str, Line] = field(default_factory=dict)
-    unfinished: str = ""
-    """The task that was begun last, if it never ended."""
 
     @classmethod
     def of(cls, lines: list[Line]) -> Probed:
+        """Raises BundleNotFound where the process found no bundle."""
         probed = cls()
         for line in lines:
-            if "begins" in line:
-                probed.unfinished = line["begins"]
-            elif "tasks" in line:
-                probed.tasks[line["split"]] = (line["tasks"], line["again"])
-            else:
-                probed.unfinished = ""
-                probed.episodes[line["id"]] = line
+            probed._add(line)
         return probed
+
+    def _add(self, line: Line) -> None:
+        if "unknown" in line:
+            raise BundleNotFound(line["unknown"])
+        if "finding" in line:
+            self.findings.append(Finding(**line["finding"]))
+        elif "splits" in line:
+            self.name, self.splits = line["name"], line["splits"]
+        elif "tasks" in line:
+            self.tasks[line["split"]] = (line["tasks"], line["again"])
+            self.count += line["count"]
+        elif "plays" in line:
+            self.episodes[line["id"]] = line
 
 
 def behaviour(one: Probed, other: Probed, same_seed: Probed | None) -> list[Finding]:

@@ -27,10 +27,11 @@ class Checked:
 
 
 FIXES = {
-    "load": "correct that line; the bundle can't be served before",
+    "load": "correct it; the bundle can't be served before",
     "name": "set `name` to a short word of letters, digits, - and _",
     "splits": "name at least one split in `splits`, each once",
     "dead-split": "give the split tasks, or take it out of `splits`",
+    "tasks": "let tasks(split) return a list of TaskData; what is wrong with one is named above",
     "place": "set `split` and `index` so that tasks(split)[i] is at index i of that split",
     "id-twice": "give every task of the bundle an id of its own",
     "empty-prompt": "write a prompt: it is all that the model is told before its first call",
@@ -49,6 +50,7 @@ FIXES = {
     " restore() take it back",
     "breaks": "raise ToolError for what the model may do wrong; anything else ends the episode"
     " unscored",
+    "raises": "correct that method: on a server every such episode ends unscored",
     "never-ends": "return None from end_turn after the last turn, or set `done`",
     "score-range": "keep every score in [0, 1]",
     "reward-range": "keep the reward in [0, 1]; None only for what can't be scored",
@@ -58,7 +60,8 @@ FIXES = {
     "idle": "let score() give little to an episode in which nothing was done: a trainer sees no"
     " difference otherwise",
     "quick": "take `quick = True` away: its steps then run in threads",
-    "hangs": "bound what a step may take",
+    "hangs": "bound what each call may take; one that is only slow needs more --timeout, or"
+    " fewer --tasks",
     "crash": "find what ends the process: a server would lose every session with it",
 }
 """What to do, by rule."""

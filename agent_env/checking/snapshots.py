@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from agent_env.bundle import Bundle
-from agent_env.checking.playing import Call
+from agent_env.bundle import Bundle, told
+from agent_env.checking.playing import Call, called
 from agent_env.errors import ToolError
 from agent_env.task import Task
-from agent_env.types import END_TURN, TaskData
+from agent_env.types import TaskData
 
 
 def restored(bundle: Bundle, data: TaskData, seed: int, calls: Sequence[Call]) -> str | None:
@@ -23,8 +23,8 @@ def restored(bundle: Bundle, data: TaskData, seed: int, calls: Sequence[Call]) -
     try:
         cuts = (len(calls) // 2, len(calls))
         return next(filter(None, (_cut(bundle, data, seed, calls, cut) for cut in cuts)), "")
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        return told(error)
 
 
 def _cut(bundle: Bundle, data: TaskData, seed: int, calls: Sequence[Call], cut: int) -> str:
@@ -44,6 +44,6 @@ def _cut(bundle: Bundle, data: TaskData, seed: int, calls: Sequence[Call], cut: 
 def _answer(task: Task, call: Call) -> str | None:
     name, args = call
     try:
-        return task.end_turn(**args) if name == END_TURN else task.call_tool(name, args)
+        return called(task, name, args)
     except ToolError as error:
         return str(error)

@@ -4,32 +4,55 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from agent_env.bundle import Bundle
+from agent_env.bundle import Bundle, told
 from agent_env.checking.finding import Finding, found
 from agent_env.checking.sampling import sampled
+from agent_env.task import Task
 from agent_env.types import TaskData, ToolSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TYPED = {"type", "enum", "const", "anyOf", "allOf", "oneOf", "$ref"}
 
 
-def structure(bundle: Bundle, sample: int) -> list[Finding]:
-    """Everything wrong with how the bundle is laid out; at most `sample` tasks are opened."""
+def structure(bundle: Bundle, sample: int, at: Callable[[str], None]) -> list[Finding]:
+    """Everything wrong with how the bundle is laid out; at most `sample` tasks are opened.
+
+    `at` is told what is about to be called.
+    """
     findings = [*_names(bundle)]
     tasks: list[TaskData] = []
     for split in dict.fromkeys(getattr(bundle, "splits", ())):
+        at(f"tasks({split!r})")
         try:
             there = list(bundle.tasks(split))
-        except Exception as error:
-            findings.append(found("dead-split", split, f"tasks({split!r}): {_told(error)}"))
+        except (Exception, SystemExit) as error:
+            rule = "dead-split" if isinstance(error, KeyError) else "tasks"
+            findings.append(found(rule, split, f"tasks({split!r}): {told(error)}"))
+            continue
+        if what := _no_data(split, there):
+            findings.append(found("tasks", split, what))
             continue
         findings += [*_tasks(split, there)]
+        at(f"open() of {split}")
         findings += [*_tools(bundle, split, _some(there, sample))] if there else []
         tasks += there
     return [*findings, *_ids(tasks)]
+
+
+def _no_data(split: str, tasks: Sequence[Any]) -> str:
+    """What of it a server can't serve; empty for nothing."""
+    for place, task in enumerate(tasks):
+        where = f"tasks({split!r})[{place}]"
+        if not isinstance(task, TaskData):
+            return f"{where} is a {type(task).__name__}, not TaskData"
+        try:
+            task.model_dump_json()
+        except Exception as error:
+            return f"{where} is no JSON data: {error}"
+    return ""
 
 
 def _some(tasks: Sequence[TaskData], sample: int) -> list[TaskData]:
@@ -71,10 +94,16 @@ def _ids(tasks: Sequence[TaskData]) -> Iterator[Finding]:
 
 def _tools(bundle: Bundle, split: str, tasks: Sequence[TaskData]) -> Iterator[Finding]:
     try:
-        specs = bundle.tools(split)
         others = {type(bundle.open(task)) for task in tasks}
-    except Exception as error:
-        yield found("breaks", split, f"a task can't be opened: {_told(error)}")
+        if strange := [other.__name__ for other in others if not issubclass(other, Task)]:
+            yield found("raises", split, f"open() returned a {strange[0]}, not a Task")
+            return
+        specs = bundle.tools(split)
+    except (Exception, SystemExit) as error:
+        yield found("raises", split, f"a task can't be opened: {told(error)}")
+        return
+    if not all(isinstance(spec, ToolSpec) for spec in specs):
+        yield found("raises", split, f"tools({split!r}) returned {specs!r}, not ToolSpecs")
         return
     for spec in specs:
         yield from _spec(f"{split}: {spec.name}", spec)
@@ -101,7 +130,3 @@ def _typed(schema: dict[str, Any]) -> bool:
     if schema.get("type") == "array":
         return _typed(schema.get("items") or {})
     return bool(_TYPED & schema.keys())
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -25,6 +25,6 @@ def told() -> Iterator[None]:
 
 
 def finite(option: str, number: float) -> None:
-    """Raise ResultsError for a number that no reward can be compared with."""
+    """Raise ResultsError for nan and inf."""
     if not math.isfinite(number):
         raise ResultsError(f"{option} {number}: give a number, such as 1.0")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
 from agent_env.checking import Checked, Finding, check
-from agent_env.checking.check import SAMPLE
-from agent_env.cli._told import told
+from agent_env.checking.check import SAMPLE, TIMEOUT_S
+from agent_env.cli._told import finite, told
 
 FOUND = 1
 """The bundle has faults."""
+EVERY_S = 5.0
+"""Between two lines of progress."""
 
 BundleRef = Annotated[str, typer.Argument(help="A bundle's name, module:attribute, or a folder.")]
 
@@ -19,15 +22,33 @@ BundleRef = Annotated[str, typer.Argument(help="A bundle's name, module:attribut
 def check_bundle(
     bundle: BundleRef,
     tasks: Annotated[int, typer.Option(min=1, help="Tasks to play of each split.")] = SAMPLE,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds for all of it; a single step has 30 at most.")
+    ] = TIMEOUT_S,
 ) -> None:
     """Find what is wrong with a bundle before a trainer does."""
     with told():
-        checked = check(bundle, sample=tasks)
+        finite("--timeout", timeout)
+        checked = check(bundle, sample=tasks, timeout_s=timeout, progress=_Progress())
     for finding in checked.findings:
         typer.echo(_lines(finding))
     typer.echo(_summary(checked))
     if checked.findings:
         raise typer.Exit(FOUND)
+
+
+class _Progress:
+    """A line on stderr now and then; a check that is soon over has none."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + EVERY_S
+
+    def __call__(self, played: int, total: int, at: str) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + EVERY_S
+        of = f"{played} of {total} tasks played, " if total else ""
+        typer.echo(f"{of}now at {at}", err=True)
 
 
 def _lines(finding: Finding) -> str:

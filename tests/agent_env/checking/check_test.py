@@ -101,7 +101,7 @@ def checked() -> Checked:
         ("empty-prompt", "empty-prompt", "the prompt of empty-prompt/1 is empty"),
         ("expert-wrong", "expert", "it is worth 0.000"),
         ("expert-refused", "expert", "not accepted: say: that is no word"),
-        ("expert-raises", "breaks", "expert(): LookupError: no idea"),
+        ("expert-raises", "raises", "expert(): LookupError: no idea"),
         ("no-docs: say", "tool-docs", "the argument 'word' has no description"),
         ("no-docs: say", "tool-docs", "it has no description"),
         ("no-types: say", "tool-types", "the argument 'word' may be anything"),
@@ -144,7 +144,7 @@ def test_a_finding_counts_its_tasks_and_says_what_to_do(checked: Checked) -> Non
 
 def test_a_bundle_that_cannot_be_loaded_is_a_finding(tmp_path: Path) -> None:
     for change, what in (
-        (('"""Say a word.\n', '"""\n'), "Say.say: a tool needs a docstring"),
+        (('"""Say a word.\n', '"""\n'), "a tool needs a docstring"),
         (("word: str", "word"), "the argument 'word' has no type"),
         (("import Bundle", "import Bundel"), "ImportError"),
     ):
@@ -162,7 +162,7 @@ def test_a_bundle_that_cannot_be_loaded_is_a_finding(tmp_path: Path) -> None:
         (("range(2)", 'range(2 * (split == "train"))'), "dead-split", "it has no tasks"),
         (("        return [", '        split = {"train": "train"}[split]\n        return ['),
          "dead-split", "tasks('eval'): KeyError: 'eval'"),
-        (("return Say(data)", "return Say()"), "breaks", "a task can't be opened: TypeError"),
+        (("return Say(data)", "return Say()"), "raises", "a task can't be opened: TypeError"),
     ],
 )  # fmt: skip
 def test_a_bundle_that_cannot_be_played_says_why(
@@ -184,13 +184,124 @@ def test_a_task_that_ends_its_process_is_named(tmp_path: Path) -> None:
     change = ('        self.said = ""', "        import os; os._exit(9)")
     (crash,) = check(written(tmp_path, change)).findings
     assert (crash.rule, crash.where) == ("crash", "train/0")
-    assert "ended with 9" in crash.what
+    assert crash.what == "its process ended with 9 at reset: no message"
 
 
 def test_a_task_that_never_ends_is_named(tmp_path: Path) -> None:
     change = ('        self.said = ""', "        import threading; threading.Event().wait()")
     (hangs,) = check(written(tmp_path, change), timeout_s=3).findings
     assert (hangs.rule, hangs.where) == ("hangs", "train/0")
+    assert hangs.what == "it was not over after 3 s, and was at reset"
+
+
+@pytest.mark.parametrize(
+    "old, new, where, at",
+    [
+        ('        return "Heard."', "        while True: pass", "train/0", "say"),
+        ("        return [", "        while True: pass\n        return [", "bundle",
+         "tasks('train')"),
+        ("        return Say(data)", "        while True: pass", "bundle", "open() of train"),
+        ("bundle = Saying()", "while True: pass", "bundle", "the import"),
+    ],
+)  # fmt: skip
+def test_what_never_ends_is_named_and_ended(
+    tmp_path: Path, old: str, new: str, where: str, at: str
+) -> None:
+    seen: list[str] = []
+    (hangs,) = check(
+        written(tmp_path, (old, new)), step_s=2, progress=lambda *told: seen.append(told[2])
+    ).findings
+    assert (hangs.rule, hangs.where) == ("hangs", where)
+    assert hangs.what == f"{at} was not over after 2 s"
+    assert seen[-1] == (at if where == "bundle" else f"{where}: {at}")
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("bundle = Saying()", "import os; os._exit(4)"),
+        ("        return [", "        import os; os._exit(4)\n        return ["),
+    ],
+)
+def test_a_bundle_that_ends_its_process_does_not_end_the_check(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    (crash,) = check(written(tmp_path, (old, new))).findings
+    assert (crash.rule, crash.where) == ("crash", "bundle")
+    assert "ended with 4 at " in crash.what
+
+
+RIGHT = '        return {"right": float(self.said == "fern")}'
+
+
+@pytest.mark.parametrize(
+    "old, new, rule, what",
+    [
+        (RIGHT, "        return 1.0", "raises", "score() returned a float, not a dict"),
+        (RIGHT, '        return {"right": None}', "score-range", "the score 'right' is None"),
+        (RIGHT, '        return {"right": "1"}', "score-range", "the score 'right' is 1"),
+        (RIGHT, '        return {}["right"]', "raises", "score(): KeyError: 'right' (/"),
+        (RIGHT, "        import sys; sys.exit(3)", "raises", "score(): SystemExit: 3 (/"),
+        ("    def score(self):\n" + RIGHT, "", "raises", "Say has no score()"),
+        ('        self.said = ""\n', '        self.said = ""\n        return 5\n', "raises",
+         "reset() returned 5, not text or None"),
+        ('        self.said = ""\n', "        {}['x']\n", "raises", "reset: KeyError: 'x' (/"),
+        ("    def score(", "    def end_turn(self, said):\n        return 5\n\n    def score(",
+         "raises", "end_turn() returned 5"),
+        ("    def open(", "    def reward(self, scores):\n        return 'x'\n\n    def open(",
+         "reward-range", "the reward is x"),
+        ("    def open(",
+         "    def expert(self, data, **_):\n        return ['x']\n\n    def open(", "raises",
+         "expert() returned 'x' among its calls"),
+        ("return Say(data)", "return None", "raises", "open() returned a NoneType, not a Task"),
+        ('prompt="Say fern."', "prompt=None", "tasks", "tasks('train'): ValidationError: "),
+        ("for n in range(2)", "for n in sys.exit(4)", "tasks", "tasks('train'): SystemExit: 4"),
+        ('prompt="Say fern."', 'prompt="Say fern.", data={"x": open}', "tasks",
+         "tasks('train')[0] is no JSON data"),
+        ("            TaskData(", "            dict(", "tasks", "is a dict, not TaskData"),
+    ],
+)  # fmt: skip
+def test_what_a_server_could_not_take_is_named(
+    tmp_path: Path, old: str, new: str, rule: str, what: str
+) -> None:
+    folder = written(
+        tmp_path,
+        (old, new),
+        ("from agent_env import Bundle", "import sys\nfrom agent_env import Bundle"),
+    )
+    found = [finding.what for finding in check(folder, sample=1).findings if finding.rule == rule]
+    assert any(what in said for said in found), found
+
+
+def test_what_a_server_takes_is_no_fault(tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    numpy = '        import numpy\n        return {"right": numpy.%s(self.said == "fern")}'
+    for kind in ("float32", "bool_"):
+        assert check(written(tmp_path, (RIGHT, numpy % kind)), sample=1).findings == ()
+
+
+CLOCKS = (
+    "int(time.time())",
+    "time.time_ns() // 10**9",
+    "time.strftime('%H:%M')",
+    "time.gmtime().tm_yday",
+    "datetime.date.today()",
+    "datetime.datetime.now().replace(microsecond=0)",
+)
+
+
+def test_a_slow_clock_is_a_clock(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path,
+        ('("train", "eval")', repr(CLOCKS)),
+        (
+            '        self.said = ""',
+            '        self.said = ""\n        return str(eval(self.data.split))',
+        ),
+        ("from agent_env import Bundle", "import datetime, time\nfrom agent_env import Bundle"),
+    )
+    found = {(f.where.split(": ")[0], f.rule) for f in check(folder, sample=1).findings}
+    assert found == {(clock, "random") for clock in CLOCKS}
 
 
 def test_every_rule_has_a_test() -> None:
@@ -209,6 +320,7 @@ def test_the_command_prints_findings_and_ends_with_1(tmp_path: Path) -> None:
     change = ("self.said == ", "self.said != ")
     ended = CliRunner().invoke(main, ["check", str(written(tmp_path, change)), "--tasks", "1"])
     assert ended.exit_code == 1
+    assert ended.stderr == ""
     first, what, fix, *_ = ended.output.splitlines()
     assert first == "idle · train: 1 of 1 tasks, first train/0"
     assert what == "  an episode in which nothing is done is worth 1.000"
@@ -222,6 +334,17 @@ def test_the_command_ends_with_0_for_a_bundle_without_a_fault(tmp_path: Path) ->
     ended = CliRunner().invoke(main, ["check", str(written(tmp_path))])
     said = "saying: no fault; 2 splits, 4 tasks, 4 of them played in two processes\n"
     assert (ended.exit_code, ended.output) == (0, said)
+
+
+def test_the_command_says_what_it_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_env.cli.check.EVERY_S", 0.0)
+    change = ('        self.said = ""', "        import threading; threading.Event().wait()")
+    ended = CliRunner().invoke(main, ["check", str(written(tmp_path, change)), "--timeout", "3"])
+    assert ended.exit_code == 1
+    assert ended.stderr.splitlines()[-1] == "0 of 4 tasks played, now at train/0: reset"
+    assert "not over after 3 s, and was at reset" in ended.stdout
+    refused = CliRunner().invoke(main, ["check", "gridsim", "--timeout", "nan"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
 
 
 def test_the_check_plays_as_the_server_does() -> None:
