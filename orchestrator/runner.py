@@ -149,7 +149,12 @@ class Runner:
 
     def instances(self) -> list[BoxRecord]:
         """The run's instances as EC2 lists them now."""
-        return ec2.find_boxes(self.session, self.record.run_id)
+        ids = {kind: set[str]() for kind in (EventKind.LAUNCHED, EventKind.ENDED)}
+        for event in self.log.read():
+            if event.instance_id and event.kind in ids:
+                ids[event.kind].add(event.instance_id)
+        known = ids[EventKind.LAUNCHED] - ids[EventKind.ENDED]
+        return ec2.find_boxes(self.session, self.record.run_id, known=known)
 
     def drain_boxes(self) -> None:
         """Ask the boxes to save, sync and power off, and wait for those whose agent lives."""

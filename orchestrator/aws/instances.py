@@ -51,13 +51,20 @@ class BoxRecord:
 
 
 @boundary()
-def find_boxes(session: Session, run_id: str, box: str | None = None) -> list[BoxRecord]:
+def find_boxes(
+    session: Session, run_id: str, box: str | None = None, *, known: Iterable[str] = ()
+) -> list[BoxRecord]:
     """Every instance with the run's tag that EC2 still lists, ended ones too, in launch order.
 
-    EC2 forgets a terminated instance after about an hour.
+    EC2 forgets a terminated instance after about an hour, and takes its tags off before (EC2 User
+    Guide, "Terminate Amazon EC2 instances"): those of the `known` ids that no tag finds are asked
+    for by id. Of them nothing is told that only tags say.
     """
     filters = of_run(run_id, box=box) if box else of_run(run_id)
     records = [record_of(instance) for instance in _described(session, filters)]
+    if lacking := sorted({*known} - {record.instance_id for record in records}):
+        found = _described(session, [where("instance-id", *lacking)])
+        records += [record_of(instance) for instance in found]
     return sorted(records, key=lambda record: (record.launched_at, record.instance_id))
 
 
