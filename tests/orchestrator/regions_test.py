@@ -106,7 +106,7 @@ def test_when_no_region_is_left_every_try_is_told(runbook: Any) -> None:
             Try(FIRST, "No room for one", Decimal("0.03")),
             Try(SECOND, "No room for one either"),
         )
-    assert f"{FIRST} ($0.03): No room for one" in told.value.message
+    assert f"{FIRST} ($0.0300): No room for one" in told.value.message
     assert f"{SECOND} ($0.00): No room for one either" in told.value.message
 
 

@@ -59,7 +59,7 @@ def test_the_worst_case_counts_the_boxes_to_the_end_of_their_nets_with_disk_and_
 
 
 def test_a_cap_below_the_worst_case_is_refused_with_the_numbers() -> None:
-    with pytest.raises(OverCap, match=r"of the cap of \$0\.03 only"):
+    with pytest.raises(OverCap, match=r"of the cap of \$0\.0300 only"):
         plan(cap="0.03")
 
 
