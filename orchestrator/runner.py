@@ -200,10 +200,6 @@ class Runner:
             self.log.append(EventKind.CLEAN, self.clock.now())
         self._tell_budget()
 
-    @property
-    def _at_once(self) -> str:
-        return f"without waiting: gpurun down {self.record.run_id} --now 'why'"
-
     def _tell_budget(self) -> None:
         """A budget that can't be told keeps too little free; the run is over all the same."""
         try:
