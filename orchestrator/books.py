@@ -70,9 +70,11 @@ class Books:
         self, records: Sequence[BoxRecord], now: datetime, *, over: bool = False
     ) -> None:
         """Write down and settle what EC2 calls terminated; `over`: also what it has forgotten."""
-        for life in self.lives(records):
+        found = self.lives(records)
+        for life in found:  # all first: an attempt is settled by what the log knows of it
             if life.noted_at is None:
                 self.note_launched(life, now)
+        for life in found:
             if life.ended:
                 self._end(life, now)
             elif life.state == GONE and over:

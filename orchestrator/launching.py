@@ -9,6 +9,7 @@ of all and with the same ClientToken, so that what it may have made is found bef
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -111,13 +112,20 @@ class Launcher:
         request = self._request(box, attempt, ground)
         tries = self._tries(box, attempt)
         last_try = (tries[-1].instance_type or "", tries[-1].zone or "") if tries else None
+        armed: set[str] = set()
+
+        def arm(made: BoxRecord) -> None:
+            self._arm_or_end(made)
+            armed.add(made.instance_id)
+
         try:
-            made = ec2.launch(
+            kept = ec2.launch(
                 self.session,
                 request,
                 ground.net,
                 last_try=last_try,
                 before=lambda kind, zone: self._note_try(box, attempt, kind, zone),
+                after=arm,
             )
         except (CapacityError, QuotaError, LaunchError) as refused:
             if isinstance(refused, LaunchError) and refused.used_up:
@@ -125,35 +133,54 @@ class Launcher:
                 return
             self._note_refused(box, attempt, refused)
             raise
-        self.note(made)
+        if kept.instance_id not in armed:
+            self._keep(kept)
+        self.note(kept, is_armed=True)
 
-    def note(self, box: BoxRecord) -> None:
-        """Write an instance down, and make its kill schedule; what can't be armed is ended.
+    def _keep(self, older: BoxRecord) -> None:
+        """Of one that was launched before, the schedule may name what was made just now."""
+        if self._is_armed(older.instance_id):
+            self._try_again(self._ensure_kill, older)
+        else:
+            self._arm_or_end(older)
+
+    def note(self, box: BoxRecord, *, is_armed: bool = False) -> None:
+        """Make an instance's kill schedule, and write it down; what can't be armed is ended.
 
         Raises:
             ApiError: it could not be armed; it is ended.
         """
         if box.box not in {each.name for each in self.record.plan.boxes}:
             return  # somebody else's, with the run's tag on it: the teardown ends it
+        arms = box.alive and (is_armed or not self._is_armed(box.instance_id))
+        if arms and not is_armed:
+            self._arm_or_end(box)
         for life in self.books.lives([box]):
             if life.instance_id == box.instance_id and life.noted_at is None:
                 self.books.note_launched(life, self.clock.now())
-        if box.alive and not self._is_armed(box.instance_id):
-            self._arm(box)
+        if arms and not self._is_armed(box.instance_id):
+            self._write(EventKind.ARMED, box)
 
-    def _arm(self, box: BoxRecord) -> None:
+    def _arm_or_end(self, box: BoxRecord) -> None:
+        """What is ended so is lost, and may be launched again.
+
+        Raises:
+            ApiError: it could not be armed; never a refusal to launch, as it was launched.
+        """
         try:
             self._ensure_kill(box)
-        except BaseException:
+        except BaseException as error:
             ec2.terminate(self.session, [box.instance_id])
+            why = (str(error) or type(error).__name__).partition("\n")[0]
+            with suppress(GpurunError):  # why it could not be armed matters more
+                self._write(EventKind.UNARMED, box, reason=why)
+            if isinstance(error, CapacityError | QuotaError | LaunchError):
+                raise ApiError(error.message, hint=error.hint) from error
             raise
-        self.log.append(
-            EventKind.ARMED,
-            self.clock.now(),
-            box=box.box,
-            attempt=box.attempt,
-            instance_id=box.instance_id,
-        )
+
+    def _write(self, kind: EventKind, box: BoxRecord, **fields: str) -> None:
+        named = {"box": box.box, "attempt": box.attempt, "instance_id": box.instance_id}
+        self.log.append(kind, self.clock.now(), **named, **fields)
 
     def _ensure_kill(self, box: BoxRecord) -> None:
         at = self.record.plan.box(box.box).cloud_at
@@ -170,12 +197,14 @@ class Launcher:
     ) -> None:
         """Make the guard and the kill schedule of each living box that somebody deleted.
 
-        The kill schedule of a `doubted` box may name its twin, and is looked into.
+        The kill schedule of a `doubted` box may name another instance, and is looked into.
 
         A box whose schedules can't be made now goes on: it still ends itself, and the next look
         tries again. Raises CloudError, CredentialsError.
         """
-        alive = [box for box in boxes if box.alive and self._is_armed(box.instance_id)]
+        names = {box.name for box in self.record.plan.boxes}
+        armed = [box for box in boxes if box.alive and self._is_armed(box.instance_id)]
+        alive = [box for box in armed if box.box in names]  # a person may have changed a tag
         if not alive:
             return
         there = schedules.find_kills(self.session, self.record.run_id)

@@ -7,7 +7,7 @@ an instance; the log remembers what EC2 has forgotten. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,8 @@ class Life:
     noted_at: datetime | None = None
     """When the log took it in; None: no controller has seen it yet."""
     end_noted: bool = False
+    unarmed: bool = False
+    """The controller ended it because its kill schedule could not be made."""
 
     @property
     def ended(self) -> bool:
@@ -63,11 +65,24 @@ def lives_of(
     boxes = [box.name for box in record.plan.boxes]
     noted = _noted_once([e for e in events if e.kind is EventKind.LAUNCHED and e.box in boxes])
     ends = [e for e in events if e.kind is EventKind.ENDED]
-    listed = {each.instance_id: each for each in instances if each.box in boxes}
+    listed = {each.instance_id: each for each in known_by(noted, instances) if each.box in boxes}
     known = {event.instance_id for event in noted}
     lives = [_noted(record, e, listed.get(e.instance_id or ""), _end(e, ends)) for e in noted]
     lives += [_listed(each, None) for each in listed.values() if each.instance_id not in known]
+    unarmed = {e.instance_id for e in events if e.kind is EventKind.UNARMED}
+    lives = [replace(life, unarmed=life.instance_id in unarmed) for life in lives]
     return sorted(lives, key=lambda life: (boxes.index(life.box), life.attempt, life.launched_at))
+
+
+def known_by(events: Iterable[Event], instances: Iterable[BoxRecord]) -> list[BoxRecord]:
+    """The instances, as the boxes that the log calls them: a person may have changed a tag."""
+    noted = {e.instance_id: e for e in events if e.kind is EventKind.LAUNCHED and e.box}
+    return [
+        replace(each, box=noted[each.instance_id].box or "", attempt=noted[each.instance_id].nth)
+        if each.instance_id in noted
+        else each
+        for each in instances
+    ]
 
 
 def _noted_once(launched: Sequence[Event]) -> list[Event]:

@@ -2,7 +2,8 @@
 
 A box is lost when EC2 ended it for a reason of its own, or has forgotten it. What a person, the
 kill schedule or the box itself ended isn't lost: launching that again would be against their will,
-or fail once more. "Terminated" is what EC2 says, never what was asked of it.
+or fail once more. What the controller ended because it could not be armed is lost, too.
+"Terminated" is what EC2 says, never what was asked of it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ HEARD_WITHIN = timedelta(seconds=60)
 """An agent reports every ten seconds at the latest: one that did so lately is alive."""
 _AWS_ITSELF = "Server."
 _ITSELF = "Client.InstanceInitiatedShutdown"
+_ASKED_FOR = "Client.UserInitiatedShutdown"
+_UNARMED_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def next_for(facts: Facts, now: datetime, *, ending: bool = False) -> Next:
         return Launch(1) if now < box.drain_at else Close(ENDED + "it was never launched")
     if living := [life for life in lives if life.state not in (GONE, "terminated")]:
         return Wait(f"EC2 calls {living[-1].instance_id} {living[-1].state}")
-    newest = lives[-1]
+    newest = _telling(lives)
     if newest.state == GONE and now - (newest.noted_at or now) < VISIBLE_AFTER:
         return Wait("EC2 doesn't show it yet")
     if ending or not facts.left:
@@ -113,15 +116,28 @@ def _after_the_end(facts: Facts, newest: Life, now: datetime) -> Next:
         return Close(ENDED + why)
     if now >= facts.box.drain_at:
         return Close(f"{ENDED}{why}, and its time is over")
-    if not any(job.retries >= newest.attempt for job in facts.left):
+    if not any(job.retries >= _begun(facts.lives) for job in facts.left):
         return Close(f"{ENDED}{why}, and no retry is left")
     if facts.heard_at is not None and abs(now - facts.heard_at) < HEARD_WITHIN:
         return Wait("its agent was heard of a moment ago")
     return Launch(newest.attempt + 1, why)
 
 
+def _telling(lives: Sequence[Life]) -> Life:
+    """Of the newest attempt's instances the one whose end counts: its twins we ended ourselves."""
+    newest = [life for life in lives if life.attempt == lives[-1].attempt]
+    others = [life for life in newest if life.reason != _ASKED_FOR]
+    return (others or newest)[-1]
+
+
+def _begun(lives: Sequence[Life]) -> int:
+    """Attempts that count: one that could not be armed did no work, but isn't made for ever."""
+    unarmed = {life.attempt for life in lives if life.unarmed}
+    return lives[-1].attempt - min(len(unarmed), _UNARMED_TRIES)
+
+
 def _is_lost(facts: Facts, newest: Life) -> bool:
-    if newest.state == GONE or newest.reason == UNLISTED:
+    if newest.state == GONE or newest.reason == UNLISTED or newest.unarmed:
         return True
     if newest.reason == _ITSELF:
         words = (facts.statuses.get(job.name, {}) for job in facts.left)

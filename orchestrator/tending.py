@@ -24,7 +24,7 @@ from orchestrator.errors import (
 )
 from orchestrator.hearing import Hearing
 from orchestrator.launching import Launcher
-from orchestrator.lives import GONE, Life, lives_by_box
+from orchestrator.lives import GONE, Life, known_by, lives_by_box
 from orchestrator.recovery import Close, Facts, Launch, Next, Wait, next_for
 from orchestrator.run import EventKind
 
@@ -97,6 +97,7 @@ class Tender:
 
     def _take_in(self, records: Sequence[BoxRecord]) -> None:
         """Whatever lives is written down, armed, and the only one of its box."""
+        records = known_by(self.log.read(), records)
         lives = self.books.lives(records)
         twins = recovery.twins(lives)
         ec2.terminate(self.session, twins)
@@ -105,7 +106,8 @@ class Tender:
         for record in records:
             if record.instance_id in (new | unarmed) - set(twins):
                 self.launcher.note(record)
-        doubted = {life.box for life in lives if life.instance_id in twins}
+        # Whoever armed a box last may not have seen that another of it is the one that lives.
+        doubted = {name for name, of in lives_by_box(lives).items() if len(of) > 1}
         self.launcher.arm_again([r for r in records if r.instance_id not in twins], doubted)
         self.books.note_ended(records, self.clock.now())
 

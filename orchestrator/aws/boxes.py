@@ -70,12 +70,14 @@ def launch(
     *,
     last_try: Place | None = None,
     before: Callable[[str, str], None] = lambda *_: None,
+    after: Callable[[BoxRecord], None] = lambda _: None,
 ) -> BoxRecord:
     """The box's instance: the one that lives already, or a new one.
 
     Tries every zone for the first type, then for each fallback; `before` is told type and zone of
-    each try. `last_try` is where an earlier controller tried last. Fresh roles, keys and subnets
-    that EC2 doesn't know yet, and a throttle, are waited for, a minute at most.
+    each try, and `after` of what it made, before anything else is asked. `last_try` is where an
+    earlier controller tried last. Fresh roles, keys and subnets that EC2 doesn't know yet, and a
+    throttle, are waited for, a minute at most.
 
     Raises:
         CapacityError: no zone has any of the types now.
@@ -88,7 +90,8 @@ def launch(
     present = _alive(session, request)
     if present:
         return _only_one(session, present)
-    return _first_with_room(session, request, network, _places(request, network, last_try), before)
+    places = _places(request, network, last_try)
+    return _first_with_room(session, request, network, places, before, after)
 
 
 def _places(request: LaunchRequest, network: Network, last_try: Place | None) -> list[Place]:
@@ -108,6 +111,7 @@ def _first_with_room(
     network: Network,
     places: list[Place],
     before: Callable[[str, str], None],
+    after: Callable[[BoxRecord], None],
 ) -> BoxRecord:
     full: list[str] = []
     over_quota: dict[str, str] = {}
@@ -126,6 +130,7 @@ def _first_with_room(
             else:
                 raise
         else:
+            after(made)
             return _only_one(session, [made, *_alive(session, request)])
     raise _no_room(session, request, full, over_quota)
 

@@ -189,6 +189,35 @@ def test_a_job_that_the_controller_cut_stays_cut() -> None:
     assert not is_over(NOTICED["count"])
 
 
+def unarmed(attempt: int = 1) -> Life:
+    return replace(ended(HAND, attempt), unarmed=True)
+
+
+def test_what_could_not_be_armed_is_launched_again_and_takes_no_retry() -> None:
+    assert next_for(facts(unarmed(), retries=0), NOW) == Launch(2, HAND)
+    lost = facts(unarmed(), ended(TAKEN, 2), retries=0)
+    assert next_for(lost, NOW) == Close(f"{ENDED}{TAKEN}, and no retry is left")
+    assert next_for(replace(lost, jobs=facts(retries=1).jobs), NOW) == Launch(3, TAKEN)
+
+
+def test_what_can_never_be_armed_is_not_launched_for_ever() -> None:
+    tries = [unarmed(attempt) for attempt in (1, 2, 3, 4)]
+    assert next_for(facts(*tries[:3], retries=0), NOW) == Launch(4, HAND)
+    assert isinstance(next_for(facts(*tries, retries=0), NOW), Close)
+
+
+@pytest.mark.parametrize(
+    "reason,expected", [(TAKEN, Launch(2, TAKEN)), (OFF, Close), (HAND, Close)]
+)
+def test_a_twin_that_was_ended_doesnt_speak_for_its_box(reason: str, expected: Any) -> None:
+    twin = life("terminated", HAND, instance_id="i-b", launched_at=NOW + timedelta(seconds=9))
+    found = next_for(facts(ended(reason), twin), NOW)
+    if expected is Close:
+        assert found == Close(ENDED + reason)
+    else:
+        assert found == expected
+
+
 def test_the_oldest_of_two_living_twins_is_kept() -> None:
     first = life("running", instance_id="i-b")
     second = life("pending", instance_id="i-a", launched_at=NOW + timedelta(seconds=1))
