@@ -14,7 +14,7 @@ from orchestrator.aws.refusals import boundary, code, is_missing
 from orchestrator.aws.tags import as_map, of_run, parse_count, parse_price, where
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef, StateReasonTypeDef
 
     from orchestrator.aws.session import Session
 
@@ -22,6 +22,11 @@ SSH_PORT = 22
 
 # What a box may still cost: a stopped one keeps its volume. Compute ends with `shutting-down`.
 ALIVE = ("pending", "running", "stopping", "stopped")
+_ASKED_FOR = ("Client.InstanceInitiatedShutdown", "Client.UserInitiatedShutdown")
+_HINTS = {
+    "Client.InternalError": "often the key that encrypts disks by default (EC2 settings, EBS "
+    "encryption) may not be used by who launches"
+}
 _ENDED = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
@@ -36,7 +41,9 @@ class BoxRecord:
     state: str
     """EC2's word: pending, running, shutting-down, terminated, stopping or stopped."""
     reason: str
-    """EC2's code: `Client.InstanceInitiatedShutdown` is the box's own power-off; empty if none."""
+    """EC2's code: `Client.InstanceInitiatedShutdown` is the box's own power-off; empty if none.
+    Of a launch that failed in EC2 its words as well.
+    """
     launched_at: datetime
     ended_at: datetime | None
     ip: str | None
@@ -109,7 +116,7 @@ def record_of(instance: InstanceTypeDef) -> BoxRecord:
         instance_type=instance["InstanceType"],
         zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
         state=instance["State"]["Name"],
-        reason=instance.get("StateReason", {}).get("Code", ""),
+        reason=_reason(instance.get("StateReason", {})),
         launched_at=instance["LaunchTime"].astimezone(UTC),
         ended_at=datetime.fromisoformat(f"{ended[1]}+00:00") if ended else None,
         ip=instance.get("PublicIpAddress"),
@@ -117,6 +124,14 @@ def record_of(instance: InstanceTypeDef) -> BoxRecord:
         attempt=parse_count(tags.get(tag.ATTEMPT), 1),
         price_usd_per_hour=parse_price(tags.get(tag.PRICE)),
     )
+
+
+def _reason(said: StateReasonTypeDef) -> str:
+    code, words = said.get("Code", ""), said.get("Message", "")
+    if code in _ASKED_FOR or not code.startswith("Client."):
+        return code
+    told = words if words.startswith(code) else f"{code}: {words}"
+    return "; ".join(part for part in (told, _HINTS.get(code, "")) if part)
 
 
 def _described(session: Session, filters: list[FilterTypeDef]) -> list[InstanceTypeDef]:
