@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
-from orchestrator import books, plan, recovery, render, start, tending
+from orchestrator import books, overdue, plan, recovery, render, start, tending
 from orchestrator.aws import boxes, bucket, schedules, stack
 from orchestrator.aws.instances import find_boxes, terminate
 from orchestrator.box import commits, state
@@ -169,6 +169,11 @@ def _ended_when_quiet() -> Iterator[None]:
         yield
 
 
+def _overdue_with_the_last(record: Any, found: Any, now: Any) -> list[Any]:
+    late = now > record.expires_at + overdue.AFTER
+    return [box for box in found if box.alive and late]
+
+
 BUGS = (
     Bug(
         "no ClientToken",
@@ -223,6 +228,11 @@ BUGS = (
         kinds=(Kind.KILLED_AFTER,),
         operations=("run_instances",),
         enforcers=Enforcers(box=False),
+    ),
+    Bug(
+        "a box is ended only at the run's last deadline",
+        lambda: mock.patch.object(overdue, "overdue", _overdue_with_the_last),
+        enforcers=Enforcers(box=False, cloud=False),
     ),
     Bug(
         "a box that isn't listed yet counts as gone",
