@@ -538,7 +538,7 @@ def test_an_answer_that_got_lost_with_its_controller_is_found_again(
     with pytest.raises(KeyboardInterrupt):
         one.launch_all()
     world.rules.capacity.clear()
-    monkeypatch.setattr("orchestrator.aws.boxes.find_boxes", lambda *_: [])
+    monkeypatch.setattr("orchestrator.aws.boxes.find_boxes", lambda *_, **__: [])
     world.controller().launch_all()
     monkeypatch.undo()
     assert [box.zone for box in world.instances()] == ["us-east-1b"]
