@@ -95,7 +95,7 @@ def _looked_within_s(life: Life) -> float:
     """It is terminated, then looked at; a teardown first deletes the network; a fault costs a
     controller a minute."""
     struck = [f.kind for f in life.world.strikes.struck if f.actor == CONTROLLER and f.at_s < 0]
-    if UNATTENDED & set(struck):
+    if UNATTENDED & set(struck) or not life.world.enforcers.controller:
         return FOR_EVER
     delays = RESUMED_AFTER_S * len(struck) + LINGER_S * (Kind.SECOND_DOWN in struck)
     return SHUTDOWN_S + POLL_S + delays

@@ -31,6 +31,8 @@ def lose_the_box(scene: Scene) -> None:
 
 def relaunch(scene: Scene) -> None:
     runner = scene.controller()
+    runner.tender.tend(runner.instances())  # what the box said last may be new to this controller
+    scene.wait(120)
     runner.tender.tend(runner.instances())
 
 

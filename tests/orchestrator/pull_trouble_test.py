@@ -34,7 +34,7 @@ try:
     pull(bucket, RUN, to, ["train"])
 except FolderError as error:
     assert "No space left" in error.message, error
-    assert "Make room and pull again" in error.hint, error
+    assert "Make room and try again" in error.hint, error
 else:
     raise AssertionError("the disk was not full")
 assert not (to / RUN / "train" / "out" / "weights").exists()

@@ -76,6 +76,10 @@ class Iam(Service):
         roles[RoleName] = role
         return {"Role": role.describe() | {"Tags": tag_list(role.tags)}}
 
+    def update_assume_role_policy(self, *, RoleName: str, PolicyDocument: str) -> Json:
+        self._role(RoleName).trust = _document(PolicyDocument)
+        return {}
+
     def get_role(self, *, RoleName: str) -> Json:
         role = self._role(RoleName)
         return {"Role": role.describe() | {"Tags": tag_list(role.tags)}}
