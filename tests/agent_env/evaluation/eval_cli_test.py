@@ -181,6 +181,8 @@ def test_an_interrupted_eval_says_how_to_go_on() -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
+        # Tests that a shell runs in the background hand down that SIGINT is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as running:
         eventually(lambda: rows_in("r.jsonl") == 12)
         running.send_signal(signal.SIGINT)
