@@ -1,0 +1,51 @@
+"""What GRPO is told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from agent_env.training.config.base import Count, Positive, ProgramConfig, Rate
+
+
+class TrainingConfig(ProgramConfig):
+    """What a GRPO step is made of."""
+
+    split: str = "coarse-train"
+    steps: Count = 60
+    rollouts_per_step: Count = 64
+    rollouts_per_task: Annotated[int, Field(ge=2)] = 16
+    """The group over which advantages are formed."""
+    train_batch: Count | None = None
+    """Rollouts in one backward pass; all of a step's by default."""
+    learning_rate: Rate = 7e-4
+    schedule: Literal["linear", "constant"] = "linear"
+    max_grad_norm: Positive = 0.5
+    beta: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the KL term; 0 keeps no reference model."""
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> Self:
+        for name in ("rollouts_per_task", "train_batch"):
+            part = getattr(self, name)
+            if part is not None and self.rollouts_per_step % part:
+                raise ValueError(
+                    f"{name}: {part} doesn't divide rollouts_per_step, {self.rollouts_per_step}"
+                )
+        return self
+
+
+class GrpoConfig(TrainingConfig):
+    """TRL's GRPO with evals before, during and after."""
+
+    eval_split: str = "coarse-eval"
+    save_steps: Count = 10
+    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
+    """At least two: the newest may be half written when the process dies."""
+    eval_steps: Count | None = None
+    """Also evaluate each so many steps; only before and after by default."""
+    eval_samples: Count = 4
+    eval_tasks: Count | None = None
+    unscored_steps: Count = 3
+    """So many steps in a row without one scored rollout end the job: its env server is gone."""

@@ -1,0 +1,42 @@
+"""What the warm start is told."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from agent_env.training.config.base import Count, Positive, ProgramConfig, Rate, Share
+
+
+class SftConfig(ProgramConfig):
+    """Warm start of a model on the bundle's expert."""
+
+    builds_tiny: ClassVar[bool] = True
+
+    split: str = "coarse-train"
+    eval_split: str = "coarse-eval"
+    model: str = "tiny"
+    demonstrations: Count = 300
+    """Episodes that the expert plays."""
+    noise: Share = 0.4
+    """Probability that the expert decides wrongly, so that GRPO has something left to learn."""
+    steps: Count = 300
+    batch_rows: Count = 16
+    """Demonstrations a step."""
+    learning_rate: Rate = 3e-3
+    decision_weight: Positive = 10.0
+    """Weight in the loss of the token an argument starts with; the other tokens weigh 1."""
+    eval_samples: Count = 4
+    eval_tasks: Count | None = None
+    """Only the first tasks of the eval split; all of them by default."""
+    gate: Share = 0.0
+    """Sampled eval reward below which the job fails: GRPO can't start from chance."""
+    extra_rounds: Annotated[int, Field(ge=0)] = 2
+    """Times the warm start goes on for a while when it is under the gate."""
+
+    @model_validator(mode="after")
+    def _without_unsloth(self) -> Self:
+        if self.unsloth:
+            raise ValueError("unsloth: the warm start is a plain loop, use it with grpo")
+        return self
