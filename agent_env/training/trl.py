@@ -8,42 +8,16 @@ once a session has worked. A server that restarts in mid-episode costs time: its
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_env.client._policy import Policy
 from agent_env.client._site import Site
 from agent_env.client.session import Session
-from agent_env.errors import AtCapacity, EpisodeFailed, SessionError, ToolError, WrongSplit
-from agent_env.training._functions import tool_function, tool_text
-from agent_env.types import END_TURN, Observation, ToolSpec
-
-_log = logging.getLogger(__name__)
-
-MAX_TURNS = 64
-"""Turns that `get_reward` ends on the model's behalf before it calls the rollout unscored."""
-
-
-@dataclass
-class Rollout:
-    """One rollout as its environment saw it."""
-
-    started: bool = False
-    done: bool = False
-    reward: float | None = None
-    lost: str | None = None
-    """Why there is no score; None while all is well."""
-    scores: dict[str, float] = field(default_factory=dict)
-    tool_calls: int = 0
-    tool_failures: int = 0
-    reopened: int = 0
-    continued: int = 0
-    """Calls in mid-episode that went on over another connection."""
-    waited_s: float = 0.0
+from agent_env.errors import AtCapacity, SessionError, WrongSplit
+from agent_env.training._episode import Episode, Rollout
+from agent_env.training._functions import tool_function
+from agent_env.types import END_TURN, ToolSpec
 
 
 class Environment:
@@ -51,8 +25,8 @@ class Environment:
 
     def __init__(self, factory: Factory) -> None:
         self._factory = factory
-        self._session = Session(factory.site, factory.policy)
-        self._rollout = Rollout()
+        session = Session(factory.site, factory.policy)
+        self._episode = Episode(session, turns=factory.turns)
         self._unscored = 0
         self._settled = True
 
@@ -63,98 +37,44 @@ class Environment:
         environment's first one found the server full or was for a row of a split with other tools:
         mistakes to be heard at once. Later ones leave the rollout unscored.
         """
-        self._rollout, self._settled = Rollout(started=True), False
+        self._settled = False
+        self._episode.begin()
         try:
-            with self._counted():
-                observation = self._session.reset(**self._factory.chosen(row))
+            return self._episode.open(**self._factory.chosen(row))
         except SessionError as error:
             never = not self._factory.site.answered
             mistake = isinstance(error, AtCapacity | WrongSplit)
             if never or (mistake and not self._session.established):
                 raise
-            self._lose(error)
+            if self._rollout.lost is None:  # a row of another split is found before any call
+                self._episode.lose(error)
             return None
-        if observation.done:
-            self._lose(observation.metadata.get("error"))
-        appended: str | None = observation.metadata.get("appended")
-        return appended
 
     def get_reward(self) -> float | None:
         """The rollout's reward; None when the infrastructure lost it."""
         return self._settle().reward
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
-        rollout = self._rollout
-        if rollout.lost is not None or not rollout.started:
-            raise EpisodeFailed("the environment is gone; there is nothing more to do")
-        if rollout.done:
-            raise ToolError("the episode has ended; there is nothing more to do")
-        rollout.tool_calls += 1
-        try:
-            with self._counted():
-                observation = self._session.call_tool(name, arguments)
-            return self._read(observation)
-        except SessionError as error:
-            self._lose(error)
-            raise
-        except ToolError:
-            rollout.tool_failures += 1
-            raise
-
-    def _read(self, observation: Observation) -> str:
-        """The text for the model. Raises ToolError, and EpisodeFailed for a broken episode."""
-        rollout, metadata = self._rollout, observation.metadata
-        if observation.reward is not None and not math.isfinite(observation.reward):
-            raise EpisodeFailed(f"the environment's reward is {observation.reward}")
-        if observation.done or not self._factory.turns:
-            rollout.reward = observation.reward
-        if observation.done:
-            rollout.done = True
-            rollout.scores = metadata.get("scores", {})
-            if metadata.get("status") == "error":
-                raise EpisodeFailed(str(metadata.get("error")))
-        return tool_text(observation.model_extra or {})
+        return self._episode.call(name, arguments)
 
     def _settle(self) -> Rollout:
         """End an episode that the model left open, and count the rollout; once per rollout."""
-        rollout = self._rollout
-        if self._settled:
-            return rollout
-        self._settled = True
-        if self._factory.turns:
-            self._end_turns(rollout)
-        self._unscored += rollout.reward is None
-        return rollout
+        if not self._settled:
+            self._settled = True
+            self._unscored += self._episode.settle().reward is None
+        return self._rollout
 
-    def _end_turns(self, rollout: Rollout) -> None:
-        for _ in range(MAX_TURNS):
-            if rollout.done or rollout.lost is not None:
-                return
-            try:
-                with self._counted():
-                    observation = self._session.call_tool(END_TURN, {"response": ""})
-                self._read(observation)
-            except (SessionError, ToolError) as error:
-                self._lose(error)
-        if not rollout.done and rollout.lost is None:
-            self._lose(f"the task asked for more than {MAX_TURNS} turns")
+    @property
+    def _rollout(self) -> Rollout:
+        return self._episode.rollout
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """What the session goes through in the block is the rollout's."""
-        session, rollout = self._session, self._rollout
-        reopened, continued, waited_s = session.reopened, session.continued, session.waited_s
-        try:
-            yield
-        finally:
-            rollout.reopened += session.reopened - reopened
-            rollout.continued += session.continued - continued
-            rollout.waited_s += session.waited_s - waited_s
+    @property
+    def _session(self) -> Session:
+        return self._episode.session
 
-    def _lose(self, why: object) -> None:
-        self._rollout.lost = str(why)
-        self._rollout.reward = None
-        _log.warning("rollout unscored: %s", why)
+    @_session.setter
+    def _session(self, session: Session) -> None:
+        self._episode.session = session
 
 
 class Factory:
