@@ -39,5 +39,5 @@ def test_the_most_frequent_reasons_are_told_first() -> None:
 
 @pytest.mark.parametrize(("limit", "rollouts"), [(-0.1, 4), (1.1, 4), (float("nan"), 4), (0.5, 0)])
 def test_numbers_that_mean_nothing_are_refused(limit: float, rollouts: int) -> None:
-    with pytest.raises(ValueError, match="limit|rollouts"):
+    with pytest.raises(ValueError, match=r"limit|rollouts"):
         UnscoredGuard(limit, rollouts)
