@@ -27,12 +27,14 @@ CODE := orchestrator agent_env benchmarks tests tools runbooks/examples
 PIP_QUIET := -qq --disable-pip-version-check --only-binary :all:
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-build
 LOCK_ANY := $(LOCK) --universal --python-version 3.11
+# Two of what they need come only as source archives, pure Python.
+RAY_FILES := --only-binary :all: --no-binary antlr4-python3-runtime --no-binary func-timeout
 
 # Local boxes install their pins from here, so that a box needs no network.
 export GPURUN_WHEELS ?= $(CURDIR)/$(WHEELS)
 
 ##@ Start here
-.PHONY: help setup wheels train-setup openenv-setup
+.PHONY: help setup wheels train-setup openenv-setup ray-setup
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +46,8 @@ wheels: $(WHEELS)/cpu/.complete ## Download the wheels that local boxes install 
 train-setup: .venv-train/.installed ## Make .venv-train: torch and TRL on the CPU, for the tests of the training helpers
 
 openenv-setup: .venv-openenv/.installed ## Make .venv-openenv: stock OpenEnv, the peer of the interop tests
+
+ray-setup: .venv-ray/.installed ## Make .venv-ray: verl, SkyRL and Ray on the CPU, for the tests of their adapters
 
 ##@ Run
 .PHONY: gpu-proof kill-proof pull sweep cloud-stop
@@ -70,7 +74,7 @@ cloud-stop: setup ## Stop the local cloud and its boxes; its buckets and budgets
 	$(GPURUN) cloud stop --yes
 
 ##@ Develop
-.PHONY: fmt lint types imports shell check test quick test-train test-openenv faults chaos scoreboard bench readme lock pins drift clean
+.PHONY: fmt lint types imports shell check test quick test-train test-openenv test-ray faults chaos scoreboard bench readme lock pins drift clean
 fmt: setup ## Format and sort
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --quiet $(CODE) || true
@@ -105,6 +109,9 @@ test-train: train-setup ## Only the tests that need torch and TRL
 test-openenv: openenv-setup ## Only the tests against OpenEnv's own client, server and validator
 	.venv-openenv/bin/python -m pytest -m openenv -q
 
+test-ray: ray-setup ## Only the tests of the adapters to verl and SkyRL
+	.venv-ray/bin/python -m pytest -m "verl or skyrl" -q
+
 faults: setup ## The search over faults (15 min): every single one, SAMPLES pairs and triples; REPLAY="…" lives through one
 	$(BIN)/python -m tests.faults --workers $(JOBS) $(if $(REPLAY),--replay "$(REPLAY)",--samples $(SAMPLES) --seed $(SEED) $(if $(SINGLES),--singles $(SINGLES)) $(addprefix --without ,$(WITHOUT)))
 
@@ -127,6 +134,8 @@ lock: setup ## Lock again what people and CI install
 	$(LOCK_ANY) requirements/train.in -c requirements/dev.txt -o requirements/train.txt
 	$(LOCK_ANY) requirements/openenv.in -c requirements/dev.txt --excludes requirements/openenv-excluded.in \
 	  -o requirements/openenv.txt
+	UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(filter-out --no-build,$(LOCK_ANY)) $(RAY_FILES) requirements/ray.in \
+	  --excludes requirements/ray-excluded.in -o requirements/ray.txt
 
 pins: setup ## Resolve the boxes' stacks again and say what differs; WRITE=1 writes, UPGRADE=1 takes the newest, SIZES=1 weighs (20 GB)
 	$(BIN)/python -m tools.pins $(PINS) $(if $(WRITE),--write) $(if $(UPGRADE),--upgrade) $(if $(SIZES),--sizes)
@@ -162,4 +171,11 @@ $(WHEELS)/cpu/.complete: templates/pins/cpu.txt requirements/wheels.txt
 	test -x .venv-openenv/bin/python || $(PYTHON) -m venv .venv-openenv
 	.venv-openenv/bin/python -m pip install $(PIP_QUIET) --no-deps --require-hashes -r requirements/openenv.txt
 	.venv-openenv/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+.venv-ray/.installed: $(WHEELS)/cpu/.complete requirements/ray.txt pyproject.toml
+	test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install $(PIP_QUIET) $(RAY_FILES) --no-deps --find-links $(WHEELS)/cpu \
+	  --require-hashes -r requirements/ray.txt
+	.venv-ray/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@

@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-HAS_OPENENV = importlib.util.find_spec("openenv") is not None
+PEERS = {
+    mark: importlib.util.find_spec(mark) is not None
+    for mark in ("openenv", "verl", "skyrl", "trl")
+}
+"""What a file with the mark of that name needs."""
 HAS_MOTO = importlib.util.find_spec("moto") is not None
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out the files that this environment can't import.
 
-    A file that needs torch says `pytestmark = pytest.mark.trl`: it is collected where torch is;
-    one that needs OpenEnv says `mark.openenv`. In the environments made for those, which have none
+    A file that needs TRL says `pytestmark = pytest.mark.trl`: it is collected where TRL is; the
+    same with `openenv`, `verl` and `skyrl`. In the environments made for those, which have none
     of the orchestrator's needs, only they are.
     """
     if collection_path.is_dir():
@@ -37,9 +40,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _is_collected(file: Path) -> bool:
     text = file.read_text(encoding="utf-8")
-    if "mark.openenv" in text:
-        return HAS_OPENENV
-    return HAS_TORCH if "mark.trl" in text else HAS_MOTO
+    for mark, there in PEERS.items():
+        if f"mark.{mark}" in text:
+            return there
+    return HAS_MOTO
 
 
 @pytest.fixture(autouse=True)
