@@ -44,7 +44,7 @@ def replaced(text: str, name: str, block: str) -> str:
 
 
 def _fenced(found: re.Match[str], block: str) -> str:
-    return f"{found[1]}```\n{block}\n```\n{found[2]}"
+    return f"{found[1]}```text\n{block}\n```\n{found[2]}"
 
 
 def _printed(*arguments: str) -> str:

@@ -14,7 +14,7 @@ from agent_env.checking.finding import FIXES
 from agent_env.cli import main
 from agent_env.task import Task
 
-from .page import BUNDLES, commands, files, snippets
+from .page import BUNDLES, commands, files
 
 
 @pytest.fixture(autouse=True)
@@ -25,16 +25,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.mark.parametrize("snippet", snippets(BUNDLES, training=False))
-def test_a_snippet_runs(snippet: str) -> None:
-    exec(compile(snippet, "docs/bundles.md", "exec"), {})
-
-
-def test_every_snippet_and_file_is_known() -> None:
-    assert len(snippets(BUNDLES, training=False)) == 3
-    assert list(files(BUNDLES)) == ["errands/__init__.py"]
 
 
 def test_the_commands_print_what_the_page_shows() -> None:

@@ -12,7 +12,8 @@ PAGE = "before\n<!-- plan: make readme -->\nold\n<!-- /plan -->\nafter\n"
 def test_a_block_is_replaced_and_nothing_around_it() -> None:
     changed = replaced(PAGE, "plan", r"new \1")
     assert (
-        changed == "before\n<!-- plan: make readme -->\n```\nnew \\1\n```\n<!-- /plan -->\nafter\n"
+        changed
+        == "before\n<!-- plan: make readme -->\n```text\nnew \\1\n```\n<!-- /plan -->\nafter\n"
     )
 
 
