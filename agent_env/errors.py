@@ -14,6 +14,7 @@ AgentEnvError
 ├── ToolError              a tool's answer to the model: what was wrong with the call
 │   ├── ToolNotFound
 │   └── InvalidArguments
+├── TooManyUnscored        a trainer's recent rollouts were mostly lost: it would train on nothing
 ├── RewardUndefined        several scores and nothing that says how they make one reward
 └── SessionError           between a client and its server; the rollout is unscored
     ├── ServerDown         refuses connections, or doesn't answer in time
@@ -76,6 +77,10 @@ class ResultsError(AgentEnvError):
 
 class TokenMissing(AgentEnvError):
     """The environment variable that should hold the server's token isn't set."""
+
+
+class TooManyUnscored(AgentEnvError):
+    """More of the recent rollouts are unscored than the run may have."""
 
 
 class ToolError(AgentEnvError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import os
 import signal
 import sys
 from importlib import import_module
@@ -112,6 +113,14 @@ def run_program(name: str) -> int:
         sys.stderr.write(f"failed: {error}\n")
         return EXIT_FAILED
     return 0
+
+
+def next_command() -> str:
+    """What a person types after a failure: where its log is, or the program again."""
+    if run := os.environ.get("GPURUN_RUN"):
+        return f"see what the server said: gpurun logs {run} {os.environ['GPURUN_JOB']}"
+    program, words = Path(sys.argv[0]).stem, " ".join(sys.argv[1:])
+    return f"go on from the last checkpoint: python -m agent_env.training.{program} {words}"
 
 
 def _run(name: str, path: Path, stop: StopRequest) -> None:

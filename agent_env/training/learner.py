@@ -8,10 +8,14 @@ from typing import Any
 from transformers import TrainerCallback
 
 from agent_env.training import models, unsloth
-from agent_env.training.config import GrpoConfig, OutageConfig, ProgramConfig
+from agent_env.training.config import GrpoConfig, ProgramConfig, TrainingConfig
+from agent_env.training.guard import UnscoredGuard
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.stopping import StopRequest
 from agent_env.training.trainer import Trainer, arguments, eval_arguments, training_order
+
+GUARDED_STEPS = 4
+"""Steps that the share of lost rollouts is taken of: an outage in one or two is lived through."""
 
 
 def load(source: str, config: ProgramConfig) -> tuple[Any, Any]:
@@ -40,7 +44,7 @@ def grpo_trainer(
     trainer = Trainer(
         stop=stop,
         metrics=metrics,
-        unscored_steps=config.unscored_steps,
+        guard=guard(config),
         model=model,
         processing_class=tokenizer,
         environment_factory=factory,
@@ -52,13 +56,18 @@ def grpo_trainer(
     return trainer
 
 
-def planned_rows(config: GrpoConfig | OutageConfig, rows: Any) -> Any:
+def guard(config: TrainingConfig) -> UnscoredGuard:
+    """The end of a run that trains on too little."""
+    return UnscoredGuard(config.max_unscored, GUARDED_STEPS * config.rollouts_per_step)
+
+
+def planned_rows(config: TrainingConfig, rows: Any) -> Any:
     """The rows of the whole training in order, so that it is one epoch and never shuffled."""
     needed = config.steps * config.rollouts_per_step // config.rollouts_per_task
     return rows.select(training_order(len(rows), needed, config.seed))
 
 
-def step_arguments(config: GrpoConfig | OutageConfig) -> dict[str, Any]:
+def step_arguments(config: TrainingConfig) -> dict[str, Any]:
     """A step: its rollouts, its groups, its update."""
     at_once = config.train_batch or config.rollouts_per_step
     return {

@@ -1,18 +1,19 @@
-"""From the trainer's events to metrics lines, a line of log, and an end when nothing is scored."""
+"""From the trainer's events to metrics lines and a line of log, and to an end of what is lost."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from transformers import TrainerCallback
 
-from agent_env.training.job import JobFailed
+from agent_env.training.guard import UnscoredGuard
+from agent_env.training.job import JobFailed, next_command
 from agent_env.training.metrics import MetricsFile
-from agent_env.training.rollouts import Recorder, Tally, tally
+from agent_env.training.rollouts import Rollout, Tally, tally
 from agent_env.training.stopping import StopRequest
 
 TRAINER_NUMBERS = {
@@ -28,34 +29,43 @@ TRAINER_NUMBERS = {
 """Our name and the trainer's."""
 
 
+class Source(Protocol):
+    """Whoever has the rollouts since the last line."""
+
+    def take(self) -> list[Rollout]:
+        """Those, once."""
+
+
 class Progress(TrainerCallback):  # type: ignore[misc]
     """Writes a line for each step and each eval."""
 
     def __init__(
-        self, metrics: MetricsFile, recorder: Recorder, *, unscored_steps: int | None = None
+        self,
+        metrics: MetricsFile,
+        recorder: Source,
+        *,
+        guard: UnscoredGuard | None = None,
+        numbers: Mapping[str, str] = TRAINER_NUMBERS,
     ) -> None:
         self.metrics = metrics
         self.recorder = recorder
-        self.unscored_steps = unscored_steps
-        self._lost_in_a_row = 0
+        self._guard = guard
+        self._numbers = numbers
         self.last: Tally | None = None
         """What the last train line counted."""
 
     def on_log(
         self, _args: Any, state: Any, _control: Any, logs: Mapping[str, Any], **_rest: Any
     ) -> None:
-        """A training step's line. Raises JobFailed when too many in a row were lost."""
-        if "reward" not in logs:
+        """A training step's line. Raises JobFailed when too many rollouts were lost of late."""
+        if "reward" not in logs or "train_runtime" in logs:
             return
-        counted = self.last = tally(self.recorder.take())
-        numbers = {ours: logs.get(theirs) for ours, theirs in TRAINER_NUMBERS.items()}
+        rollouts = self.recorder.take()
+        counted = self.last = tally(rollouts)
+        numbers = {ours: logs.get(theirs) for ours, theirs in self._numbers.items()}
         self._write("train", state.global_step, counted, numbers)
-        self._lost_in_a_row = 0 if counted.scored else self._lost_in_a_row + 1
-        if self._lost_in_a_row == self.unscored_steps:
-            raise JobFailed(
-                f"no rollout of {self._lost_in_a_row} steps in a row was scored: the env server "
-                "is gone or can't score; see its log"
-            )
+        if self._guard is not None:
+            _watch(self._guard, rollouts)
 
     def evaluated(self, step: int, counted: Tally, began: float) -> None:
         """An eval's line; `began` is when, by `time.monotonic()`."""
@@ -68,6 +78,16 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             f"{kind} {step}/{self.metrics.max_steps} reward {reward} "
             f"rollouts {counted.rollouts} unscored {counted.unscored} "
             f"{numbers.get('seconds') or 0:.1f} s"
+        )
+
+
+def _watch(guard: UnscoredGuard, rollouts: Sequence[Rollout]) -> None:
+    for rollout in rollouts:
+        guard.count(rollout.reward is not None, rollout.lost)
+    if why := guard.tripped:
+        raise JobFailed(
+            f"{why}. The weights hardly move while the bill goes on, so the job ends: mend the "
+            f"env server, then {next_command()}"
         )
 
 

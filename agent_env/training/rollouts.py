@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_env.statistics import estimate
+from agent_env.training.trl import Environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,8 @@ class Rollout:
     completion: Any
     row: dict[str, Any]
     """The dataset row it came from, without its prompt."""
+    lost: str | None = None
+    """Why it has no reward, as far as its environment says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +82,8 @@ class Recorder:
         rows = _rows(columns, len(completions))
         for completion, environment, row in zip(completions, environments, rows, strict=True):
             reward = _clean(environment.get_reward())
-            self._rollouts.append(Rollout(reward=reward, completion=completion, row=row))
+            why = None if reward is not None else _why(environment)
+            self._rollouts.append(Rollout(reward=reward, completion=completion, row=row, lost=why))
         return [None] * len(completions)
 
     def take(self) -> list[Rollout]:
@@ -96,6 +100,11 @@ _NOT_COLUMNS = frozenset(
 def _rows(columns: dict[str, Any], count: int) -> list[dict[str, Any]]:
     kept = {key: values for key, values in columns.items() if key not in _NOT_COLUMNS}
     return [{key: values[i] for key, values in kept.items()} for i in range(count)]
+
+
+def _why(environment: Any) -> str | None:
+    """An environment of ours knows what lost its rollout."""
+    return environment._rollout.lost if isinstance(environment, Environment) else None
 
 
 def _clean(reward: float | None) -> float | None:

@@ -18,6 +18,7 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOTrainer
 
 from agent_env.training.config import ProgramConfig
+from agent_env.training.guard import UnscoredGuard
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.progress import Progress, StopAtStepEnd
 from agent_env.training.randomness import own_randomness
@@ -34,14 +35,14 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         *,
         stop: StopRequest,
         metrics: MetricsFile,
-        unscored_steps: int | None = None,
+        guard: UnscoredGuard | None = None,
         callbacks: Sequence[TrainerCallback] = (),
         **arguments: Any,
     ) -> None:
         recorder = Recorder()
         self.stop = stop
         self.rollouts: list[Rollout] = []
-        self.progress = Progress(metrics, recorder, unscored_steps=unscored_steps)
+        self.progress = Progress(metrics, recorder, guard=guard)
         ours = [self.progress, StopAtStepEnd(stop), *callbacks]
         super().__init__(reward_funcs=[recorder], callbacks=ours, **arguments)
         self.remove_callback(PrinterCallback)

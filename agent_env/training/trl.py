@@ -14,9 +14,10 @@ from typing import Any
 from agent_env.client._policy import Policy
 from agent_env.client._site import Site
 from agent_env.client.session import Session
-from agent_env.errors import AtCapacity, SessionError, WrongSplit
+from agent_env.errors import AtCapacity, SessionError, TooManyUnscored, WrongSplit
 from agent_env.training._episode import Episode, Rollout
 from agent_env.training._functions import tool_function
+from agent_env.training.guard import UnscoredGuard
 from agent_env.types import END_TURN, ToolSpec
 
 
@@ -157,6 +158,36 @@ def metrics(
         values = [rollout.scores[score] for rollout in rollouts if score in rollout.scores]
         log_metric(f"score/{score}", _mean(values))
     return [None] * len(environments)
+
+
+class UnscoredLimit:
+    """`metrics` that also ends the run when too many of the last rollouts are unscored.
+
+    `share` is what may be, from 0 to 1, of the last `rollouts`; give it those of a few steps, so
+    that an outage is lived through. In evals it counts, too. Raises TooManyUnscored out of the
+    trainer: what was trained since its last checkpoint is little.
+    """
+
+    __name__ = "metrics"
+
+    def __init__(self, share: float = 0.5, *, rollouts: int) -> None:
+        self._guard = UnscoredGuard(share, rollouts)
+
+    def __call__(
+        self, environments: Sequence[Any], log_metric: Callable[[str, float], None], **_: Any
+    ) -> list[None]:
+        """Log, count, and raise."""
+        given = metrics(environments, log_metric)
+        for env in environments:
+            if isinstance(env, Environment):
+                rollout = env._settle()
+                self._guard.count(rollout.reward is not None, rollout.lost)
+        if why := self._guard.tripped:
+            raise TooManyUnscored(
+                f"{why}. Mend the env server, then train on from the last checkpoint: "
+                "trainer.train(resume_from_checkpoint=True)"
+            )
+        return given
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -12,9 +12,16 @@ import pytest
 
 from agent_env import AgentEnv
 from agent_env.client.local import LocalServer
-from agent_env.errors import BundleError, EpisodeFailed, TaskNotFound, ToolError, WrongSplit
+from agent_env.errors import (
+    BundleError,
+    EpisodeFailed,
+    TaskNotFound,
+    ToolError,
+    TooManyUnscored,
+    WrongSplit,
+)
 from agent_env.training._functions import annotation, tool_function
-from agent_env.training.trl import Environment, metrics
+from agent_env.training.trl import Environment, UnscoredLimit, metrics
 from agent_env.types import ToolSpec
 
 from .conftest import COUNTER
@@ -244,6 +251,26 @@ def test_metrics_are_logged_and_leave_the_reward_alone(env: AgentEnv) -> None:
         "score/near": 0.5,
     }
     assert (good.get_reward(), bad.get_reward()) == (0.5, None)
+
+
+def test_a_limit_logs_like_metrics_and_ends_a_run_that_would_train_on_nothing(
+    env: AgentEnv,
+) -> None:
+    factory = env.factory_for("eval")
+    one, limit = factory(), UnscoredLimit(0.5, rollouts=4)
+    logged: dict[str, float] = {}
+    for ends in ("well", "badly", "badly"):
+        one.reset(split="eval", index=0)
+        if ends == "badly":
+            with pytest.raises(EpisodeFailed):
+                one.crash()
+        assert limit([one], logged.__setitem__, completions=[""]) == [None]
+    assert logged["env/unscored"] == 1.0
+    one.reset(split="eval", index=0)
+    with pytest.raises(EpisodeFailed):
+        one.crash()
+    with pytest.raises(TooManyUnscored, match=r"75% of the last 4 .* blew up .*3 times"):
+        limit([one], logged.__setitem__, completions=[""])
 
 
 def test_rows_have_one_set_of_columns_and_the_prompt(env: AgentEnv) -> None:

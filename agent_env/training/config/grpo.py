@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from agent_env.training.config.base import Count, Positive, ProgramConfig, Rate
+from agent_env.training.config.base import Count, Positive, ProgramConfig, Rate, Share
 
 
 class TrainingConfig(ProgramConfig):
@@ -24,6 +24,8 @@ class TrainingConfig(ProgramConfig):
     max_grad_norm: Positive = 0.5
     beta: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the KL term; 0 keeps no reference model."""
+    max_unscored: Share = 0.5
+    """The job ends when more of the last four steps' rollouts were lost; 1 never ends it."""
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Self:
@@ -47,5 +49,3 @@ class GrpoConfig(TrainingConfig):
     """Also evaluate each so many steps; only before and after by default."""
     eval_samples: Count = 4
     eval_tasks: Count | None = None
-    unscored_steps: Count = 3
-    """So many steps in a row without one scored rollout end the job: its env server is gone."""

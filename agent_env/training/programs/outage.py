@@ -67,6 +67,7 @@ def _trainer(
     return Trainer(
         stop=stop,
         metrics=metrics,
+        guard=learner.guard(config),
         callbacks=[interruption],
         model=model,
         processing_class=tokenizer,

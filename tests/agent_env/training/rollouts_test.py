@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from agent_env.client._dial import Address
+from agent_env.client._policy import Policy
+from agent_env.client._site import Site
 from agent_env.training.rollouts import Recorder, Rollout, tally
+from agent_env.training.trl import Factory
 
 
 class Scored:
@@ -60,6 +64,17 @@ def test_the_recorder_scores_nothing_itself_and_remembers_each_rollouts_row() ->
     first, second, third = recorder.take()
     assert first == Rollout(reward=1.0, completion="c0", row={"index": 4})
     assert (second.reward, third.reward) == (None, None)
+
+
+def test_the_recorder_remembers_why_an_environment_of_ours_lost_its_rollout() -> None:
+    site = Site(Address("http://127.0.0.1:9"))
+    policy = Policy(patience=0, reset_timeout=1, waits_for_server=False)
+    environment = Factory("counter", (), ("train",), site, policy)()
+    environment._episode.begin()
+    environment._episode.lose("the server went away")
+    recorder = Recorder()
+    recorder(completions=["", ""], environments=[environment, Scored(None)])
+    assert [one.lost for one in recorder.take()] == ["the server went away", None]
 
 
 def test_the_recorder_hands_a_rollout_out_once() -> None:

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 from trl import GRPOConfig
 
-from agent_env.training.config import GrpoConfig, UnslothConfig
+from agent_env.training.config import GrpoConfig, OutageConfig, UnslothConfig
+from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import JobFailed
-from agent_env.training.learner import step_arguments
+from agent_env.training.learner import guard, step_arguments
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.progress import Progress
 from agent_env.training.rollouts import Recorder
@@ -32,18 +33,45 @@ class Scored:
 
 def log_steps(progress: Progress, *environments: object) -> None:
     """One training step for each environment, as the trainer reports them."""
+    assert isinstance(progress.recorder, Recorder)
     for step, environment in enumerate(environments, start=1):
         progress.recorder(completions=[""], environments=[environment])
         progress.on_log(None, SimpleNamespace(global_step=step), None, logs={"reward": None})
 
 
-def test_a_run_ends_when_no_rollout_of_several_steps_in_a_row_was_scored(tmp_path: Path) -> None:
+def test_a_run_ends_when_too_many_of_the_recent_rollouts_were_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["agent_env/training/grpo.py", "there/job.json"])
+    monkeypatch.delenv("GPURUN_RUN", raising=False)
     metrics = MetricsFile(tmp_path / "metrics.jsonl", max_steps=9)
-    progress = Progress(metrics, Recorder(), unscored_steps=2)
-    log_steps(progress, Lost(), Scored(), Lost())
-    with pytest.raises(JobFailed, match="2 steps in a row"):
+    progress = Progress(metrics, Recorder(), guard=UnscoredGuard(0.5, 4))
+    log_steps(progress, Scored(), Scored(), Lost(), Lost())
+    with pytest.raises(JobFailed, match="75% of the last 4 rollouts are unscored") as caught:
         log_steps(progress, Lost())
-    assert [line["unscored"] for line in metrics.lines()] == [1, 0, 1, 1]
+    assert "no reason told (3 times)" in str(caught.value)
+    assert str(caught.value).endswith("python -m agent_env.training.grpo there/job.json")
+    assert [line["unscored"] for line in metrics.lines()] == [0, 0, 1, 1, 1]
+
+
+def test_on_a_box_the_end_names_the_command_that_shows_the_jobs_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPURUN_RUN", "r1")
+    monkeypatch.setenv("GPURUN_JOB", "train")
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", max_steps=9)
+    progress = Progress(metrics, Recorder(), guard=UnscoredGuard(0.0, 1))
+    with pytest.raises(JobFailed, match=r"gpurun logs r1 train$"):
+        log_steps(progress, Lost())
+
+
+def test_the_outage_of_the_proof_run_does_not_end_a_run_by_default() -> None:
+    config = OutageConfig()
+    for lost_steps, tripped in ((2, False), (3, True)):
+        watching = guard(config)
+        for number in range(4 * config.rollouts_per_step):
+            watching.count(number >= lost_steps * config.rollouts_per_step, "refused")
+        assert bool(watching.tripped) is tripped
 
 
 def test_a_program_may_train_through_any_number_of_lost_steps(tmp_path: Path) -> None:
