@@ -131,7 +131,8 @@ readme: setup ## Write the README's tables anew from the command's own output
 lock: setup ## Lock again what people and CI install
 	$(LOCK_ANY) pyproject.toml --extra local --extra dev -o requirements/dev.txt
 	$(LOCK_ANY) requirements/wheels.in -c requirements/dev.txt -o requirements/wheels.txt
-	$(LOCK_ANY) requirements/train.in -c requirements/dev.txt -o requirements/train.txt
+	$(LOCK_ANY) requirements/train.in -c requirements/dev.txt --excludes requirements/train-excluded.in \
+	  -o requirements/train.txt
 	$(LOCK_ANY) requirements/openenv.in -c requirements/dev.txt --excludes requirements/openenv-excluded.in \
 	  -o requirements/openenv.txt
 	UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(filter-out --no-build,$(LOCK_ANY)) $(RAY_FILES) requirements/ray.in \
@@ -177,5 +178,7 @@ $(WHEELS)/cpu/.complete: templates/pins/cpu.txt requirements/wheels.txt
 	test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
 	.venv-ray/bin/python -m pip install $(PIP_QUIET) $(RAY_FILES) --no-deps --find-links $(WHEELS)/cpu \
 	  --require-hashes -r requirements/ray.txt
+	# verl and TransferQueue install their tests under a name that hides ours.
+	rm -rf .venv-ray/lib/python*/site-packages/tests
 	.venv-ray/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
