@@ -116,6 +116,11 @@ class AgentEnv:
         """
         return self._facts.tools(split, self.session)
 
+    def bundle_of(self, split: str) -> str:
+        """The name of the bundle that has the split. Raises TaskNotFound."""
+        self._facts.check_split(split)
+        return self._facts.owners[split]
+
     def check(self, *, sessions: int) -> None:
         """Is there room for so many sessions at once? Ask before a model is loaded.
 

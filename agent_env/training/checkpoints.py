@@ -12,12 +12,11 @@ import re
 import zipfile
 from pathlib import Path
 
+from agent_env.training.weights import weight_faults
+
 STATE = "trainer_state.json"
 NEEDED = ("optimizer.pt", "scheduler.pt", "rng_state.pth")
 """Torch writes these as zip archives, whose directory comes last: a cut one is none."""
-WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
-INDEX = "model.safetensors.index.json"
-"""Names the shards of a model too large for one file."""
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 
@@ -32,7 +31,7 @@ def checkpoint_step(folder: Path) -> int | None:
     """The step of a complete checkpoint; None if anything of it is missing or cut short."""
     if not all(zipfile.is_zipfile(folder / name) for name in NEEDED):
         return None
-    if not _weights_whole(folder):
+    if any(weight_faults(folder)):
         return None
     try:
         step = json.loads((folder / STATE).read_text())["global_step"]
@@ -43,27 +42,3 @@ def checkpoint_step(folder: Path) -> int | None:
 
 def _folders(out: Path) -> list[Path]:
     return [path for path in out.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
-
-
-def _weights_whole(folder: Path) -> bool:
-    index = folder / INDEX
-    if not index.is_file():
-        return any(_tensors_whole(folder / name) for name in WEIGHTS)
-    try:
-        shards = set(json.loads(index.read_text())["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return False
-    return bool(shards) and all(_tensors_whole(folder / name) for name in shards)
-
-
-def _tensors_whole(path: Path) -> bool:
-    """A safetensors file says in its header how long it is."""
-    try:
-        with path.open("rb") as file:
-            header_bytes = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(header_bytes))
-        header.pop("__metadata__", None)
-        ends = [entry["data_offsets"][1] for entry in header.values()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        return False
-    return path.stat().st_size == 8 + header_bytes + max(ends, default=0)
