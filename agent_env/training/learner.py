@@ -5,10 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import TrainerCallback
+from trl.chat_template_utils import (
+    get_training_chat_template,
+    is_chat_template_prefix_preserving,
+)
 
 from agent_env.training import models, unsloth
-from agent_env.training.config import GrpoConfig, ProgramConfig, TrainingConfig
+from agent_env.training.config import (
+    ConfigError,
+    GrpoConfig,
+    ProgramConfig,
+    SftConfig,
+    TrainingConfig,
+)
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.stopping import StopRequest
@@ -22,8 +33,34 @@ def load(source: str, config: ProgramConfig) -> tuple[Any, Any]:
     """The model and its tokenizer, through unsloth if the config says so."""
     if config.unsloth is None:
         models.settle_torch()
-        return models.load_model(source)
+        return models.load_model(source, four_bit=bool(config.lora and config.lora.four_bit))
     return unsloth.load_model(source, config.unsloth, seed=config.seed)
+
+
+def peft_config(config: ProgramConfig) -> Any:
+    """The adapters that the trainer is to put on the model; None where unsloth did, or none."""
+    return None if config.lora is None else models.adapters(config.lora)
+
+
+def load_student(source: str, config: SftConfig) -> tuple[Any, Any]:
+    """The same for the warm start's own loop: adapters on, and sparing with a GPU's memory."""
+    model, tokenizer = load(source, config)
+    if config.unsloth is not None:
+        unsloth.for_training(model)
+        return model, tokenizer
+    if config.lora is not None:
+        model = models.with_adapters(model, config.lora)
+    if torch.cuda.is_available():
+        models.save_memory(model)
+    return model, tokenizer
+
+
+def rendering(tokenizer: Any, config: ProgramConfig) -> dict[str, Any]:
+    """What the chat template is told so that it shows what the trainer will show the model."""
+    told: dict[str, Any] = {}
+    if not is_chat_template_prefix_preserving(tokenizer):
+        told["chat_template"] = get_training_chat_template(tokenizer)
+    return told if config.thinking is None else told | {"enable_thinking": config.thinking}
 
 
 def grpo_trainer(
@@ -41,19 +78,39 @@ def grpo_trainer(
     """The trainer, ready to evaluate and to train."""
     evals = eval_arguments(samples=config.eval_samples, tasks=len(eval_rows), batch=config.batch)
     settings = step_arguments(config) | _saving(config) | evals
+    args = unsloth.grpo_config(**arguments(config, out, **settings))
+    check_boundaries(args)
     trainer = Trainer(
         stop=stop,
         metrics=metrics,
         guard=guard(config),
+        peft_config=peft_config(config),
         model=model,
         processing_class=tokenizer,
         environment_factory=factory,
         train_dataset=planned_rows(config, rows),
         eval_dataset=eval_rows,
-        args=unsloth.grpo_config(**arguments(config, out, **settings)),
+        args=args,
     )
     trainer.add_callback(MissedEval(trainer, metrics))
     return trainer
+
+
+def check_boundaries(args: Any) -> None:
+    """Raises ConfigError where a checkpoint would fall in the middle of a generation's updates.
+
+    What is left of the generation is no part of a checkpoint: a run that goes on from there would
+    generate anew, and end with other numbers than an undisturbed one.
+    """
+    used = args.steps_per_generation * args.num_iterations
+    saved = int(args.save_steps) * args.gradient_accumulation_steps
+    if saved % used:
+        raise ConfigError(
+            [
+                f"config.save_steps: {args.save_steps} steps are {saved} batches, and a "
+                f"generation lasts {used}: save when one is used up"
+            ]
+        )
 
 
 def guard(config: TrainingConfig) -> UnscoredGuard:
@@ -80,7 +137,13 @@ def step_arguments(config: TrainingConfig) -> dict[str, Any]:
         "warmup_steps": 0,
         "max_grad_norm": config.max_grad_norm,
         "beta": config.beta,
+        **_told(loss_type=config.loss_type, scale_rewards=config.scale_rewards),
     }
+
+
+def _told(**arguments: Any) -> dict[str, Any]:
+    """Those that have a value: naming a default isn't always the same as leaving it out."""
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _saving(config: GrpoConfig) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import JobFailed, next_command
 from agent_env.training.metrics import MetricsFile
-from agent_env.training.rollouts import Rollout, Tally, tally
+from agent_env.training.rollouts import NO_CALL_TRUNCATED, Rollout, Tally, tally
 from agent_env.training.stopping import StopRequest
 
 TRAINER_NUMBERS = {
@@ -51,6 +51,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self.recorder = recorder
         self._guard = guard
         self._numbers = numbers
+        self._warned = False
         self.last: Tally | None = None
         """What the last train line counted."""
 
@@ -73,12 +74,21 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def _write(self, kind: Any, step: int, counted: Tally, numbers: Mapping[str, Any]) -> None:
         self.metrics.append(kind, step, counted.numbers() | dict(numbers), datetime.now(UTC))
+        self._warn(counted)
         reward = "none" if counted.reward is None else f"{counted.reward:.3f}"
         say(
             f"{kind} {step}/{self.metrics.max_steps} reward {reward} "
             f"rollouts {counted.rollouts} unscored {counted.unscored} "
             f"{numbers.get('seconds') or 0:.1f} s"
         )
+
+    def _warn(self, counted: Tally) -> None:
+        if not self._warned and counted.episodes.get(NO_CALL_TRUNCATED, 0) > 0.5:
+            self._warned = True
+            say(
+                "warning: the thinking budget ends episodes before any call: raise "
+                "completion_tokens or switch thinking off"
+            )
 
 
 def _watch(guard: UnscoredGuard, rollouts: Sequence[Rollout]) -> None:

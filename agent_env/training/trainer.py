@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         self.progress = Progress(metrics, recorder, guard=guard)
         ours = [self.progress, StopAtStepEnd(stop), *callbacks]
         super().__init__(reward_funcs=[recorder], callbacks=ours, **arguments)
+        recorder.ends = frozenset(self._ends())
         self.remove_callback(PrinterCallback)
         logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
 
@@ -77,6 +78,12 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
     def create_model_card(self, *_arguments: Any, **_named: Any) -> None:
         """No card: the run's own record says more than the trainer's boilerplate."""
 
+    def _ends(self) -> Iterator[int]:
+        """The tokens that end a completion: the model's own, the tokenizer's, and padding."""
+        ends = self.model.generation_config.eos_token_id
+        yield from ends if isinstance(ends, list) else [ends]
+        yield from (self.processing_class.eos_token_id, self.processing_class.pad_token_id)
+
     def judge(self) -> Tally:
         """Evaluate, and return our own count instead of the trainer's mean of batch means."""
         self.evaluate()
@@ -92,7 +99,7 @@ def arguments(config: ProgramConfig, out: Path, **more: Any) -> dict[str, Any]:
         "temperature": config.temperature,
         "max_completion_length": config.completion_tokens,
         "max_tool_calling_iterations": config.tool_rounds,
-        "report_to": "none",
+        "report_to": list(config.report_to) or "none",
         "logging_steps": 1,
         "disable_tqdm": True,
         "use_cpu": not gpu,
@@ -103,7 +110,22 @@ def arguments(config: ProgramConfig, out: Path, **more: Any) -> dict[str, Any]:
         # checkpoint then sees the rows it would have seen.
         "shuffle_dataset": False,
     }
-    return common | more
+    return common | _generating(config) | more
+
+
+def _generating(config: ProgramConfig) -> dict[str, Any]:
+    """Who generates, and whether it thinks first; empty where the trainer's defaults do."""
+    told: dict[str, Any] = {}
+    if config.thinking is not None:
+        told["chat_template_kwargs"] = {"enable_thinking": config.thinking}
+    if config.vllm is not None:
+        told |= {
+            "use_vllm": True,
+            "vllm_mode": "colocate",
+            "vllm_gpu_memory_utilization": config.vllm.gpu_memory_share,
+            "vllm_max_model_length": config.vllm.max_seq_tokens,
+        }
+    return told
 
 
 def eval_arguments(*, samples: int, tasks: int, batch: int) -> dict[str, Any]:
@@ -123,6 +145,7 @@ def evaluator(
     out: Path,
     metrics: MetricsFile,
     stop: StopRequest,
+    peft_config: Any = None,
 ) -> Trainer:
     """A trainer that is never going to train; `samples` rollouts a row."""
     evals = eval_arguments(samples=samples, tasks=len(rows), batch=config.batch)
@@ -140,6 +163,7 @@ def evaluator(
         environment_factory=factory,
         train_dataset=rows,
         eval_dataset=rows,
+        peft_config=peft_config,
         args=grpo_config(**arguments(config, out, **never, **evals)),
     )
     # It has no step of its own: what it judges is the end of something.

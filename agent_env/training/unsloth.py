@@ -81,6 +81,20 @@ def grpo_config(**arguments: Any) -> Any:
     return config
 
 
+def async_config(**arguments: Any) -> Any:
+    """The same for AsyncGRPOConfig. Raises JobFailed when Unsloth's doesn't say what TRL's would."""
+    made = import_module("trl.experimental.async_grpo").AsyncGRPOConfig
+    if not made.__name__.startswith("Unsloth"):
+        return made(**_given(arguments))
+    plain = _trls_own(made)
+    fields = {field.name for field in dataclasses.fields(plain) if field.init}
+    spelled = spelled_out(arguments)
+    config = made(**{name: value for name, value in spelled.items() if name in fields})
+    if changed := list(_changed(config, plain, arguments)):
+        raise JobFailed("unsloth changed what it was told: " + "; ".join(changed))
+    return config
+
+
 def spelled_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments with which Unsloth's config means what TRL's does without them."""
     given = _given(arguments)
@@ -154,6 +168,11 @@ def load_model(source: str, config: UnslothConfig, *, seed: int) -> tuple[Any, A
         random_state=seed,
     )
     return model, tokenizer
+
+
+def for_training(model: Any) -> None:
+    """Switch a loaded model to training: its own gradient checkpointing, no cache."""
+    import_module("unsloth").FastLanguageModel.for_training(model)
 
 
 def _trls_own(made: type) -> type:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,13 +31,22 @@ class Example:
 
 
 def to_example(
-    tokenizer: Any, tools: Sequence[Any], talk: Conversation, *, decision_weight: float
+    tokenizer: Any,
+    tools: Sequence[Any],
+    talk: Conversation,
+    *,
+    decision_weight: float,
+    rendering: Mapping[str, Any] | None = None,
 ) -> Example:
-    """Render, tokenise, and weigh."""
+    """Render, tokenise, and weigh; `rendering` is what else the chat template is told."""
 
     def render(messages: Conversation, *, prompt: bool = False) -> str:
         text: str = tokenizer.apply_chat_template(
-            messages, tools=list(tools), tokenize=False, add_generation_prompt=prompt
+            messages,
+            tools=list(tools),
+            tokenize=False,
+            add_generation_prompt=prompt,
+            **(rendering or {}),
         )
         return text
 
@@ -67,32 +77,57 @@ def warm_start(
     batch_rows: int,
     learning_rate: float,
     rng: random.Random,
+    rows_at_once: int | None = None,
 ) -> Iterator[float]:
-    """Train in place; yields each step's loss. The rate warms up, then falls linearly to 0."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
+    """Train in place what may be trained; yields each step's loss.
+
+    The rate warms up, then falls linearly to 0. A step's rows go through the model in pieces of
+    `rows_at_once`, with the same gradient.
+    """
+    trained = [weights for weights in model.parameters() if weights.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=learning_rate, weight_decay=WEIGHT_DECAY)
     model.train()
     for step in range(steps):
         rate = learning_rate * min(1.0, (step + 1) / WARM_UP_STEPS) * (1 - step / steps)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        loss = _loss(model, rng.choices(examples, k=batch_rows), pad)
         optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), GRAD_NORM)
+        loss = _backward(model, rng.choices(examples, k=batch_rows), pad, rows_at_once)
+        torch.nn.utils.clip_grad_norm_(trained, GRAD_NORM)
         optimizer.step()
-        yield float(loss.detach())
+        yield loss
+
+
+def _backward(model: Any, chosen: Sequence[Example], pad: int, rows_at_once: int | None) -> float:
+    """The loss over all of them, and its gradient, piece by piece."""
+    piece = rows_at_once or len(chosen)
+    total = sum(sum(example.weights[1:]) for example in chosen)
+    whole = 0.0
+    for start in range(0, len(chosen), piece):
+        loss = _loss(model, chosen[start : start + piece], pad) / total
+        loss.backward()
+        whole += float(loss.detach())
+    return whole
 
 
 def _loss(model: Any, chosen: Sequence[Example], pad: int) -> Any:
+    """The weighted sum over the tokens."""
     width = max(len(example.ids) for example in chosen)
     ids = torch.tensor([_padded(example.ids, width, pad) for example in chosen])
     seen = torch.tensor([_padded([1] * len(example.ids), width, 0) for example in chosen])
     weights = torch.tensor([_padded(example.weights, width, 0.0) for example in chosen])[:, 1:]
     ids, seen, weights = (tensor.to(model.device) for tensor in (ids, seen, weights))
-    logits = model(input_ids=ids, attention_mask=seen).logits[:, :-1]
+    with _precision(model.device):
+        logits = model(input_ids=ids, attention_mask=seen).logits[:, :-1]
     targets = ids[:, 1:]
-    losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
-    return (losses * weights).sum() / weights.sum()
+    logits = logits.float().transpose(1, 2)
+    losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+    return (losses * weights).sum()
+
+
+def _precision(device: Any) -> AbstractContextManager[Any]:
+    """Mixed precision on a GPU, as the trainer has it; on a CPU the weights' own."""
+    return torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext()
 
 
 def _padded(values: list[Any], width: int, filler: Any) -> list[Any]:

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from agent_env.training.config.base import ProgramConfig, UnslothConfig
+from agent_env.training.config.base import LoraConfig, ProgramConfig, UnslothConfig, VllmConfig
 from agent_env.training.config.evaluate import EvaluateConfig
 from agent_env.training.config.grpo import GrpoConfig, TrainingConfig
 from agent_env.training.config.outage import OutageConfig
@@ -23,11 +23,13 @@ __all__ = [
     "ConfigError",
     "EvaluateConfig",
     "GrpoConfig",
+    "LoraConfig",
     "OutageConfig",
     "ProgramConfig",
     "SftConfig",
     "TrainingConfig",
     "UnslothConfig",
+    "VllmConfig",
     "main",
     "parse_config",
 ]

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Count = Annotated[int, Field(ge=1)]
+from agent_env.training.config.model import (
+    Count,
+    Lora,
+    LoraConfig,
+    Section,
+    Unsloth,
+    UnslothConfig,
+    Vllm,
+    VllmConfig,
+)
+from agent_env.training.config.names import Names, listed
+
+__all__ = [
+    "Count",
+    "LoraConfig",
+    "Positive",
+    "ProgramConfig",
+    "Rate",
+    "Section",
+    "Share",
+    "UnslothConfig",
+    "VllmConfig",
+]
+
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0)]
 """A learning rate; 0 is allowed, it is the negative control."""
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class UnslothConfig(Section):
-    """How Unsloth loads a model; needs a GPU."""
-
-    four_bit: bool = True
-    """QLoRA on a 4-bit base; false is 16-bit LoRA."""
-    fast_inference: bool = False
-    """Generate with Unsloth's colocated vLLM instead of transformers."""
-    lora_rank: Count = 32
-    max_seq_tokens: Count = 4096
-    gpu_memory_share: Annotated[float, Field(gt=0, le=1)] = 0.6
-    """What vLLM may take of the GPU; unused without `fast_inference`."""
-
-
-def _bare_true(value: Any) -> Any:
-    return {False: None, True: {}}[value] if isinstance(value, bool) else value
 
 
 class ProgramConfig(Section):
@@ -39,11 +41,16 @@ class ProgramConfig(Section):
 
     builds_tiny: ClassVar[bool] = False
     """Whether the program can build the model `tiny` itself."""
+    takes_many: ClassVar[bool] = False
+    """Whether the program can train on several bundles at once."""
 
-    bundle: str = "gridsim"
-    """An installed bundle's name, `module:attribute`, or a folder."""
+    bundle: Names = "gridsim"
+    """An installed bundle's name, `module:attribute`, or a folder; or a list of them, and then
+    every split is a list, too: one for each bundle, in their order."""
     env_url: str | None = None
     """An env server that is already there; without it the program serves the bundle itself."""
+    reward: str | None = None
+    """What the server makes its rewards of: a score's id, or `mean`; else the bundle's own."""
     model: str = "input"
     """`input`: the job's input `model`; `tiny`: built by sft; else a folder or a hub's id."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
@@ -54,8 +61,22 @@ class ProgramConfig(Section):
     """Limit of one rollout's own tokens and tool results together."""
     tool_rounds: Count = 3
     """Calls after this many rounds are not executed."""
-    unsloth: Annotated[UnslothConfig | None, BeforeValidator(_bare_true)] = None
-    """`true` for Unsloth's defaults, or its settings."""
+    thinking: bool | None = None
+    """Whether the model thinks before it acts, if its chat template has the choice (Qwen3's has);
+    None is the template's own default."""
+    unsloth: Unsloth = None
+    """`true` for Unsloth's defaults, or its settings; it brings its own LoRA and vLLM."""
+    lora: Lora = None
+    """`true` for LoRA adapters by default, or their settings; without, every weight is trained."""
+    vllm: Vllm = None
+    """`true` or settings: vLLM generates, on the trainer's GPU; without, transformers do."""
+    report_to: tuple[Literal["wandb", "trackio"], ...] = ()
+    """Also report there; tokens come from the environment, as a job's secrets."""
+
+    @property
+    def bundles(self) -> tuple[str, ...]:
+        """The bundles, also where there is only one."""
+        return listed(self.bundle)
 
     @model_validator(mode="after")
     def _model_exists(self) -> Self:
@@ -63,4 +84,28 @@ class ProgramConfig(Section):
             raise ValueError(
                 "model: 'tiny' is what sft builds; give its result as the job's input"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if self.unsloth and self.lora:
+            raise ValueError("lora: unsloth brings its own adapters; set unsloth.lora_rank")
+        if self.unsloth and self.vllm:
+            raise ValueError("vllm: unsloth brings its own; set unsloth.fast_inference")
+        return self
+
+    @model_validator(mode="after")
+    def _splits_pair_up(self) -> Self:
+        count = len(self.bundles)
+        if count > 1 and not self.takes_many:
+            raise ValueError(f"bundle: this program takes one, not {count}")
+        if len(set(self.bundles)) < count:
+            raise ValueError(f"bundle: {', '.join(self.bundles)}: one of them twice")
+        for name in ("split", "eval_split"):
+            splits = listed(getattr(self, name, self.bundle))
+            if len(splits) != count:
+                raise ValueError(
+                    f"{name}: name one for each bundle, in their order: {count} bundles "
+                    f"({', '.join(self.bundles)}), {len(splits)} splits ({', '.join(splits)})"
+                )
         return self

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from agent_env.training.config.base import Count, Positive, ProgramConfig, Rate, Share
+from agent_env.training.config.names import Names
 
 
 class TrainingConfig(ProgramConfig):
     """What a GRPO step is made of."""
 
-    split: str = "coarse-train"
+    split: Names = "coarse-train"
     steps: Count = 60
     rollouts_per_step: Count = 64
     rollouts_per_task: Annotated[int, Field(ge=2)] = 16
@@ -26,6 +27,10 @@ class TrainingConfig(ProgramConfig):
     """Weight of the KL term; 0 keeps no reference model."""
     max_unscored: Share = 0.5
     """The job ends when more of the last four steps' rollouts were lost; 1 never ends it."""
+    loss_type: Literal["dapo", "grpo", "dr_grpo", "bnpo"] | None = None
+    """How tokens are averaged; None is TRL's default, dapo."""
+    scale_rewards: Literal["group", "batch", "none"] | None = None
+    """Whose standard deviation advantages are divided by; None is TRL's default, the group's."""
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Self:
@@ -41,7 +46,9 @@ class TrainingConfig(ProgramConfig):
 class GrpoConfig(TrainingConfig):
     """TRL's GRPO with evals before, during and after."""
 
-    eval_split: str = "coarse-eval"
+    takes_many: ClassVar[bool] = True
+
+    eval_split: Names = "coarse-eval"
     save_steps: Count = 10
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
     """At least two: the newest may be half written when the process dies."""
@@ -49,3 +56,4 @@ class GrpoConfig(TrainingConfig):
     """Also evaluate each so many steps; only before and after by default."""
     eval_samples: Count = 4
     eval_tasks: Count | None = None
+    """Only the first tasks of each eval split; all of them by default."""

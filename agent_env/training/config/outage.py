@@ -15,6 +15,7 @@ class OutageConfig(TrainingConfig):
 
     rule: Literal["old", "seed"] = "seed"
     """`old`: a refusing server isn't waited for; `seed`: as long as a reset may take."""
+    split: str = "coarse-train"
     steps: Annotated[int, Field(ge=3)] = 4
     interrupt_step: Count = 2
     down_s: Positive = 6.0

@@ -39,7 +39,8 @@ def _line(model: type[BaseModel], fault: Any) -> str:
         return f"{where}: unknown key{near(path[-1], _fields(model, path[:-1]))}"
     if fault["type"] == "value_error" and not path:
         return f"{where}.{fault['ctx']['error']}"
-    return f"{where}: {_lower_first(fault['msg'])}, got {fault['input']!r}"
+    said = fault.get("ctx", {}).get("error") or _lower_first(fault["msg"])
+    return f"{where}: {said}, got {fault['input']!r}"
 
 
 def _fields(model: type[BaseModel], path: Sequence[str]) -> list[str]:

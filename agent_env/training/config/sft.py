@@ -10,7 +10,7 @@ from agent_env.training.config.base import Count, Positive, ProgramConfig, Rate,
 
 
 class SftConfig(ProgramConfig):
-    """Warm start of a model on the bundle's expert."""
+    """Warm start of a model on the bundle's expert; adapters end merged into its weights."""
 
     builds_tiny: ClassVar[bool] = True
 
@@ -24,6 +24,8 @@ class SftConfig(ProgramConfig):
     steps: Count = 300
     batch_rows: Count = 16
     """Demonstrations a step."""
+    train_batch: Count | None = None
+    """Demonstrations in one backward pass; all of a step's by default."""
     learning_rate: Rate = 3e-3
     decision_weight: Positive = 10.0
     """Weight in the loss of the token an argument starts with; the other tokens weigh 1."""
@@ -36,7 +38,16 @@ class SftConfig(ProgramConfig):
     """Times the warm start goes on for a while when it is under the gate."""
 
     @model_validator(mode="after")
-    def _without_unsloth(self) -> Self:
-        if self.unsloth:
-            raise ValueError("unsloth: the warm start is a plain loop, use it with grpo")
+    def _batches_divide(self) -> Self:
+        if self.train_batch is not None and self.batch_rows % self.train_batch:
+            raise ValueError(
+                f"train_batch: {self.train_batch} doesn't divide batch_rows, {self.batch_rows}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tiny_is_whole(self) -> Self:
+        for name in ("unsloth", "lora", "vllm"):
+            if self.model == "tiny" and getattr(self, name):
+                raise ValueError(f"{name}: for a model that was trained before; 'tiny' is built")
         return self

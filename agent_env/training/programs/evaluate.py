@@ -12,7 +12,7 @@ from agent_env.training.config import EvaluateConfig
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.rollouts import Rollout
-from agent_env.training.serving import open_env, task_rows
+from agent_env.training.serving import environments, open_env, served_splits, task_rows
 from agent_env.training.stopping import StopRequest
 from agent_env.training.trainer import evaluator
 
@@ -22,14 +22,16 @@ def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
     config = job.config
     metrics = MetricsFile(job.metrics, max_steps=1)
     metrics.cut_back(-1)
-    with open_env(config, sessions=max(config.batch, config.samples)) as env:
+    sessions = max(config.batch, config.samples)
+    with open_env(config, sessions=sessions) as env:
         model, tokenizer = learner.load(job.model_source, config)
         judge = evaluator(
             config,
             model,
             tokenizer,
-            env.factory_for(config.split),
-            task_rows(env, config.split, config.tasks),
+            environments(env, config, config.split),
+            task_rows(env, served_splits(env, config, config.split), config.tasks),
+            peft_config=learner.peft_config(config),
             samples=config.samples,
             out=job.out,
             metrics=metrics,
@@ -39,7 +41,8 @@ def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
     write_rollouts(judge.rollouts, job.out / "rollouts.jsonl")
     if not counted.scored:
         raise JobFailed(f"none of {counted.rollouts} rollouts was scored")
-    numbers = counted.numbers() | {"eval_reward": counted.reward}
+    numbers = counted.numbers()
+    numbers |= {f"eval_{name}": numbers[name] for name in ("reward", *counted.rewards)}
     metrics.append("final", 1, numbers, datetime.now(UTC))
 
 

@@ -13,7 +13,8 @@ from agent_env.training.checkpoints import checkpoint_step, latest_complete_chec
 from agent_env.training.config import GrpoConfig
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
-from agent_env.training.serving import open_env, task_rows
+from agent_env.training.rollouts import NO_CALL_TRUNCATED
+from agent_env.training.serving import environments, open_env, served_splits, task_rows
 from agent_env.training.stopping import Stopped, StopRequest
 from agent_env.training.trainer import Trainer
 
@@ -38,9 +39,9 @@ def _trainer(
         config,
         model,
         tokenizer,
-        env.factory_for(config.split, config.eval_split),
-        rows=task_rows(env, config.split),
-        eval_rows=task_rows(env, config.eval_split, config.eval_tasks),
+        environments(env, config, config.split, config.eval_split),
+        rows=task_rows(env, served_splits(env, config, config.split)),
+        eval_rows=task_rows(env, served_splits(env, config, config.eval_split), config.eval_tasks),
         out=job.out,
         metrics=metrics,
         stop=stop,
@@ -65,13 +66,25 @@ def _learn(
 
 def _summary(metrics: MetricsFile, steps: int) -> dict[str, Any]:
     """The numbers a runbook's `expect` speaks of. Raises JobFailed when an eval has no score."""
-    before, after = metrics.reward_at(0), metrics.reward_at(steps)
-    if before is None or after is None:
-        raise JobFailed(f"no rise to tell: eval reward {before} before, {after} after")
+    before, after = metrics.find("eval", 0) or {}, metrics.find("eval", steps) or {}
+    if before.get("reward") is None or after.get("reward") is None:
+        raise JobFailed(
+            f"no rise to tell: eval reward {before.get('reward')} before, "
+            f"{after.get('reward')} after"
+        )
+    numbers: dict[str, Any] = {}
+    for name in (name for name in after if name.partition("/")[0] == "reward"):
+        numbers |= _rise(before.get(name), after[name], name.removeprefix("reward"))
     lost = [line.get("unscored") for line in metrics.lines() if line["kind"] == "train"]
+    numbers["unscored"] = sum(count for count in lost if isinstance(count, int))
+    return numbers | {NO_CALL_TRUNCATED: after.get(NO_CALL_TRUNCATED)}
+
+
+def _rise(before: Any, after: Any, of: str) -> dict[str, Any]:
+    """An eval's reward before and after, `of` one bundle (`/NAME`) or in all (empty)."""
+    told = before is not None and after is not None
     return {
-        "eval_reward_before": before,
-        "eval_reward_after": after,
-        "rise": after - before,
-        "unscored": sum(count for count in lost if isinstance(count, int)),
+        f"eval_reward_before{of}": before,
+        f"eval_reward_after{of}": after,
+        f"rise{of}": after - before if told else None,
     }

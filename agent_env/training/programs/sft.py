@@ -1,5 +1,6 @@
 """Trains a model on the bundle's expert, spoiled by `noise`, until its sampled reward on the eval
-split passes `gate`; leaves it in `out/model`. Starts over when it is started again: it is short.
+split passes `gate`; leaves it whole in `out/model`, also where only adapters were trained: so it
+loads in 16 or in 4 bits, and in vLLM. Starts over when it is started again: it is short.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from typing import Any
 
 from agent_env.bundle import load_bundle
 from agent_env.client import AgentEnv
-from agent_env.training import models, tiny
+from agent_env.training import learner, merging, models, tiny
 from agent_env.training.config import SftConfig
 from agent_env.training.demonstrations import Conversation, play_expert, tools_of
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.randomness import seed_everything
 from agent_env.training.rollouts import Tally
-from agent_env.training.serving import open_env, task_rows
+from agent_env.training.serving import environments, open_env, served_splits, task_rows
 from agent_env.training.stopping import StopRequest
 from agent_env.training.trainer import Trainer, evaluator
 from agent_env.training.warmstart import Example, to_example, warm_start
@@ -33,22 +34,23 @@ def run(job: Job[SftConfig], stop: StopRequest) -> None:
     metrics = MetricsFile(job.metrics, max_steps=config.steps)
     metrics.cut_back(-1)
     # One more than the eval needs: the expert's environment stays open beside it.
-    with open_env(config, sessions=1 + max(config.batch, config.eval_samples)) as env:
+    sessions = 1 + max(config.batch, config.eval_samples)
+    with open_env(config, sessions=sessions) as env:
         talks, tools = _play(config, env)
         model, tokenizer = _student(job, talks, tools)
-        examples = [_example(config, tokenizer, tools, talk) for talk in talks]
+        examples = _examples(config, tokenizer, tools, talks)
         judge = _judge(job, env, model, tokenizer, metrics, stop)
         judged = _teach(config, model, examples, judge, metrics)
-    models.save_model(model, tokenizer, job.out / "model")
+    _save(job, model, tokenizer)
     numbers = {"eval_reward": judged.reward, "unscored": judged.unscored}
     metrics.append("final", config.steps, numbers, datetime.now(UTC))
 
 
 def _play(config: SftConfig, env: AgentEnv) -> tuple[list[Conversation], list[Any]]:
-    environment = env.factory_for(config.split)()
+    environment = environments(env, config, config.split)()
     talks = play_expert(
-        load_bundle(config.bundle),
-        list(task_rows(env, config.split)),
+        load_bundle(config.bundles[0]),
+        list(task_rows(env, served_splits(env, config, config.split))),
         environment,
         split=config.split,
         noise=config.noise,
@@ -59,14 +61,36 @@ def _play(config: SftConfig, env: AgentEnv) -> tuple[list[Conversation], list[An
 
 
 def _student(job: Job[SftConfig], talks: list[Conversation], tools: list[Any]) -> Any:
-    if job.config.model != "tiny":
-        return models.load_model(job.model_source)
-    tokenizer = tiny.build_tokenizer(talks, tools)
-    return tiny.build_model(tokenizer), tokenizer
+    if job.config.model == "tiny":
+        tokenizer = tiny.build_tokenizer(talks, tools)
+        return tiny.build_model(tokenizer), tokenizer
+    return learner.load_student(job.model_source, job.config)
 
 
-def _example(config: SftConfig, tokenizer: Any, tools: list[Any], talk: Conversation) -> Example:
-    return to_example(tokenizer, tools, talk, decision_weight=config.decision_weight)
+def _examples(
+    config: SftConfig, tokenizer: Any, tools: list[Any], talks: list[Conversation]
+) -> list[Example]:
+    """Equal conversations become one example, as often as they came up."""
+    rendering = learner.rendering(tokenizer, config)
+    made: dict[int, Example] = {}
+    for talk in talks:
+        if id(talk) not in made:
+            made[id(talk)] = to_example(
+                tokenizer,
+                tools,
+                talk,
+                decision_weight=config.decision_weight,
+                rendering=rendering,
+            )
+    return [made[id(talk)] for talk in talks]
+
+
+def _save(job: Job[SftConfig], model: Any, tokenizer: Any) -> None:
+    folder = job.out / "model"
+    if job.config.lora or job.config.unsloth:
+        merging.save_merged(model, tokenizer, job.model_source, folder)
+    else:
+        models.save_model(model, tokenizer, folder)
 
 
 def _judge(
@@ -82,8 +106,8 @@ def _judge(
         config,
         model,
         tokenizer,
-        env.factory_for(config.eval_split),
-        task_rows(env, config.eval_split, config.eval_tasks),
+        environments(env, config, config.eval_split),
+        task_rows(env, served_splits(env, config, config.eval_split), config.eval_tasks),
         samples=config.eval_samples,
         out=job.out,
         metrics=metrics,
@@ -105,6 +129,7 @@ def _teach(
             pad=pad,
             steps=steps,
             batch_rows=config.batch_rows,
+            rows_at_once=config.train_batch,
             learning_rate=rate,
             rng=rng,
         )

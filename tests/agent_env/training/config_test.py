@@ -64,12 +64,28 @@ def test_every_fault_is_reported_not_only_the_first() -> None:
     [
         ("sft", {"noise": -0.1}, "config.noise: input should be greater than or equal to 0"),
         ("sft", {"learning_rate": float("nan")}, "config.learning_rate: input should be a finite"),
-        ("sft", {"unsloth": True}, "config.unsloth: the warm start"),
+        ("sft", {"unsloth": True}, "config.unsloth: for a model that was trained before"),
+        ("sft", {"lora": True}, "config.lora: for a model that was trained before"),
+        ("sft", {"batch_rows": 8, "train_batch": 3}, "config.train_batch: 3 doesn't divide batch"),
+        ("sft", {"bundle": ["gridsim", "inbox"]}, "config.bundle: this program takes one, not 2"),
         ("grpo", {"steps": "many"}, "config.steps: input should be a valid integer"),
         ("grpo", {"rollouts_per_task": 7}, "config.rollouts_per_task: 7 doesn't divide"),
         ("grpo", {"train_batch": 48}, "config.train_batch: 48 doesn't divide"),
         ("grpo", {"keep_checkpoints": 1}, "config.keep_checkpoints: input should be greater"),
         ("grpo", {"schedule": "cosine"}, "config.schedule: input should be 'linear' or 'const"),
+        ("grpo", {"unsloth": True, "lora": True}, "config.lora: unsloth brings its own"),
+        ("grpo", {"unsloth": True, "vllm": True}, "config.vllm: unsloth brings its own"),
+        ("grpo", {"lora": {"rank": 0}}, "config.lora.rank: input should be greater"),
+        ("grpo", {"lora": {"ranc": 8}}, "config.lora.ranc: unknown key, did you mean 'rank'?"),
+        ("grpo", {"vllm": {"gpu_memory_share": 2}}, "config.vllm.gpu_memory_share: input should"),
+        ("grpo", {"loss_type": "ppo"}, "config.loss_type: input should be 'dapo', 'grpo'"),
+        ("grpo", {"report_to": ["wand"]}, "config.report_to.0: input should be 'wandb' or 'track"),
+        ("grpo", {"bundle": 5}, "config.bundle: must be a name or a list of names, got 5"),
+        ("grpo", {"bundle": []}, "config.bundle: must be a name or a list of names, got []"),
+        ("grpo", {"bundle": ["a", "b"]}, "config.split: name one for each bundle, in their order"),
+        ("evaluate", {"split": ["a", "b"]}, "config.split: name one for each bundle"),
+        ("evaluate", {"bundle": ["a", "a"], "split": ["b", "b"]}, "config.bundle: a, a: one of"),
+        ("outage", {"split": ["a"]}, "config.split: input should be a valid string"),
         ("grpo", {"model": "tiny"}, "config.model: 'tiny' is what sft builds"),
         ("evaluate", {"samples": 0}, "config.samples: input should be greater than or equal to 1"),
         ("outage", {"rule": "new"}, "config.rule: input should be 'old' or 'seed', got 'new'"),
@@ -90,6 +106,13 @@ def test_unsloth_true_means_its_defaults_and_false_none() -> None:
     assert parse_config(EvaluateConfig, {"unsloth": {"four_bit": False}}).unsloth == UnslothConfig(
         four_bit=False
     )
+
+
+def test_a_split_is_named_for_each_bundle_in_their_order() -> None:
+    both = {"bundle": ["gridsim", "inbox"], "split": ["coarse-eval", "eval"]}
+    config = parse_config(EvaluateConfig, both)
+    assert (config.bundles, config.split) == (("gridsim", "inbox"), ("coarse-eval", "eval"))
+    assert EvaluateConfig().bundles == ("gridsim",)
 
 
 def test_a_learning_rate_of_0_is_a_control_and_allowed() -> None:

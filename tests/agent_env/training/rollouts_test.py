@@ -28,10 +28,11 @@ def rollouts(*rewards: float | None) -> list[Rollout]:
 def record(recorder: Recorder, *rewards: float | None, **columns: Any) -> list[None]:
     return recorder(
         completions=[f"c{i}" for i in range(len(rewards))],
+        completion_ids=[[0]] * len(rewards),
         environments=[Scored(reward) for reward in rewards],
         prompts=["p"] * len(rewards),
         trainer_state=object(),
-        log_metric=print,
+        log_metric=lambda _name, _value: None,
         **columns,
     )
 
@@ -62,7 +63,7 @@ def test_the_recorder_scores_nothing_itself_and_remembers_each_rollouts_row() ->
     recorder = Recorder()
     assert record(recorder, 1.0, None, float("nan"), index=[4, 5, 6]) == [None, None, None]
     first, second, third = recorder.take()
-    assert first == Rollout(reward=1.0, completion="c0", row={"index": 4})
+    assert first == Rollout(reward=1.0, completion="c0", row={"index": 4}, truncated=True)
     assert (second.reward, third.reward) == (None, None)
 
 

@@ -35,7 +35,12 @@ def log_steps(progress: Progress, *environments: object) -> None:
     """One training step for each environment, as the trainer reports them."""
     assert isinstance(progress.recorder, Recorder)
     for step, environment in enumerate(environments, start=1):
-        progress.recorder(completions=[""], environments=[environment])
+        progress.recorder(
+            completions=[""],
+            completion_ids=[[0]],
+            environments=[environment],
+            log_metric=lambda _name, _value: None,
+        )
         progress.on_log(None, SimpleNamespace(global_step=step), None, logs={"reward": None})
 
 
