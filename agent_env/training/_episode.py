@@ -18,7 +18,7 @@ from agent_env.client.async_session import AsyncSession
 from agent_env.client.session import Session
 from agent_env.errors import EpisodeFailed, SessionError, ToolError
 from agent_env.training._functions import tool_text
-from agent_env.types import Observation
+from agent_env.types import END_TURN, Observation
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Rollout:
     tool_calls: int = 0
     tool_failures: int = 0
     turns: int = 0
-    """Answers in plain text that reached the task."""
+    """Answers that reached the task: in plain text, or as calls of `end_turn`."""
     reopened: int = 0
     continued: int = 0
     """Calls in mid-episode that went on over another connection."""
@@ -70,7 +70,7 @@ class Record:
         appended: str | None = observation.metadata.get("appended")
         return appended
 
-    def expect_call(self) -> None:
+    def expect_call(self, name: str) -> None:
         """Count a tool call. Raises EpisodeFailed for a lost rollout, ToolError after the end."""
         rollout = self.rollout
         if rollout.lost is not None or not rollout.started:
@@ -78,6 +78,7 @@ class Record:
         if rollout.done:
             raise ToolError("the episode has ended; there is nothing more to do")
         rollout.tool_calls += 1
+        rollout.turns += name == END_TURN
 
     def read(self, observation: Observation) -> str:
         """The text for the model. Raises ToolError, and EpisodeFailed for a broken episode."""
@@ -167,7 +168,7 @@ class Episode(Record):
 
     def call(self, name: str, arguments: dict[str, Any]) -> str:
         """A tool's text. Raises ToolError for the model's own faults, SessionError when lost."""
-        self.expect_call()
+        self.expect_call(name)
         with self.calling(self.session):
             return self.read(self.session.call_tool(name, arguments))
 
@@ -215,7 +216,7 @@ class AsyncEpisode(Record):
 
     async def call(self, name: str, arguments: dict[str, Any]) -> str:
         """See `Episode.call`."""
-        self.expect_call()
+        self.expect_call(name)
         with self.calling(self.session):
             return self.read(await self.session.call_tool(name, arguments))
 

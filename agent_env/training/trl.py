@@ -18,6 +18,7 @@ from agent_env.errors import AtCapacity, SessionError, TooManyUnscored, WrongSpl
 from agent_env.training._episode import Episode, Rollout
 from agent_env.training._functions import tool_function
 from agent_env.training.guard import UnscoredGuard
+from agent_env.training.sums import episode_numbers
 from agent_env.types import END_TURN, ToolSpec
 
 
@@ -142,21 +143,13 @@ def metrics(
 ) -> list[None]:
     """A `reward_funcs` entry that only logs; the reward stays the environments' own.
 
-    For each batch: the share of unscored rollouts, tool calls and failed ones per rollout, the
-    seconds spent waiting, sessions reopened and calls that went on over another connection,
+    For each batch: the share of unscored rollouts, tool calls, failed ones and turns per rollout,
+    the seconds spent waiting, sessions reopened and calls that went on over another connection,
     in all, and the mean of each score by id.
     """
     rollouts = [env._settle() for env in environments if isinstance(env, Environment)]
-    if rollouts:
-        log_metric("env/unscored", _mean([float(r.reward is None) for r in rollouts]))
-        log_metric("env/tool_calls", _mean([float(r.tool_calls) for r in rollouts]))
-        log_metric("env/tool_failures", _mean([float(r.tool_failures) for r in rollouts]))
-        log_metric("env/reopened", float(sum(r.reopened for r in rollouts)))
-        log_metric("env/continued", float(sum(r.continued for r in rollouts)))
-        log_metric("env/waited_s", sum(r.waited_s for r in rollouts))
-    for score in sorted({name for rollout in rollouts for name in rollout.scores}):
-        values = [rollout.scores[score] for rollout in rollouts if score in rollout.scores]
-        log_metric(f"score/{score}", _mean(values))
+    for name, value in episode_numbers(rollouts).items():
+        log_metric(name, value)
     return [None] * len(environments)
 
 
@@ -188,7 +181,3 @@ class UnscoredLimit:
                 "trainer.train(resume_from_checkpoint=True)"
             )
         return given
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

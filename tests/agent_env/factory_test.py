@@ -245,6 +245,7 @@ def test_metrics_are_logged_and_leave_the_reward_alone(env: AgentEnv) -> None:
         "env/unscored": 0.5,
         "env/tool_calls": 1.0,
         "env/tool_failures": 0.0,
+        "env/turns": 0.0,
         "env/reopened": 0.0,
         "env/continued": 0.0,
         "env/waited_s": 0.0,
