@@ -1,0 +1,136 @@
+"""verl's agent loop on an env server. verl builds one for each rollout, from the loop file.
+
+What the infrastructure does ends in `RolloutLost`, which verl drops from the rollout's group; a
+reward is the environment's own or there is none. The session is opened once and closed always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields
+from typing import Any
+
+from agent_env.errors import AgentEnvError, NotInstalled
+from agent_env.training._episode import AsyncEpisode
+from agent_env.training.verl.dataset import AGENT_NAME
+from agent_env.training.verl.errors import PromptTooLong, RolloutLost
+from agent_env.training.verl.loop_file import LoopSettings, settings_of
+from agent_env.training.verl.peer import Peer, peer_of
+from agent_env.training.verl.play import Play
+from agent_env.training.verl.reading import Reader
+
+try:
+    from verl.experimental.agent_loop.agent_loop import (
+        AgentLoopBase,
+        AgentLoopMetrics,
+        AgentLoopOutput,
+        register,
+    )
+    from verl.experimental.agent_loop.tool_parser import ToolParser
+except ModuleNotFoundError as error:
+    if error.name != "verl":
+        raise
+    raise NotInstalled(
+        "verl isn't installed here: the pins `verl` have it (templates/pins/verl.txt), as has"
+        " pip install 'gpurun[verl]'"
+    ) from None
+
+_OURS = {field.name for field in fields(LoopSettings)}
+
+
+@register(AGENT_NAME)
+class AgentEnvLoop(AgentLoopBase):  # type: ignore[misc]
+    """One rollout of a dataset row. The loop file's keys come as arguments, among verl's own."""
+
+    def __init__(
+        self, *args: Any, name: str = AGENT_NAME, tools: Any = None, **given: Any
+    ) -> None:
+        del name, tools  # the loop's own name; verl's tools, which are the same for every row
+        ours = {key: given.pop(key) for key in _OURS & given.keys()}
+        super().__init__(*args, **given)
+        config = self.rollout_config
+        settings = settings_of(ours)
+        self._peer: Peer = peer_of(settings, config.agent.num_workers)
+        parser = ToolParser.get_tool_parser(config.multi_turn.format, self.tokenizer)
+        self._reader = Reader(config.multi_turn.format, self.tokenizer, parser)
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+        """The rollout. Raises RolloutLost, PromptTooLong, TooManyUnscored."""
+        peer = self._peer
+        peer.expect_luck()
+        chosen = _chosen(row)
+        async with peer.seats():
+            peer.expect_luck()
+            episode = AsyncEpisode(peer.env.async_session(), turns=True)
+            play = Play(self, peer, self._reader, episode)
+            try:
+                await self._bounded(play, row, chosen, sampling_params)
+            except AgentEnvError as error:
+                episode.rollout.lost = episode.rollout.lost or str(error)
+                episode.rollout.reward = None
+                raise
+            finally:
+                await episode.close()
+                if episode.rollout.lost is not None or episode.rollout.reward is not None:
+                    peer.count(episode.rollout, row.get("global_steps"), chosen)
+        return self._output(play)
+
+    async def _bounded(
+        self, play: Play, row: dict[str, Any], chosen: dict[str, Any], sampling: dict[str, Any]
+    ) -> None:
+        """Play within the rollout's own deadline: verl has none."""
+        seconds = self._peer.settings.rollout_s
+        try:
+            async with asyncio.timeout(seconds):
+                await play.play(row, chosen, sampling)
+        except TimeoutError as error:
+            raise RolloutLost(f"the rollout wasn't over within {seconds:g} s") from error
+        except (RolloutLost, PromptTooLong):
+            raise
+        except Exception as error:
+            raise RolloutLost(f"{type(error).__name__}: {error}") from error
+        rollout = play.episode.rollout
+        if rollout.lost is not None or rollout.reward is None:
+            raise RolloutLost(rollout.lost or "the environment gave no reward")
+
+    def _output(self, play: Play) -> AgentLoopOutput:
+        tokens, rollout = play.tokens, play.episode.rollout
+        facts = self._peer.facts(rollout)
+        return AgentLoopOutput(
+            prompt_ids=tokens.ids[: tokens.prompt],
+            response_ids=tokens.ids[tokens.prompt :],
+            response_mask=tokens.mask,
+            response_logprobs=tokens.logprobs,
+            routed_experts=play.routed_experts,
+            reward_score=rollout.reward,
+            num_turns=play.replies + play.told + 1,
+            metrics=AgentLoopMetrics(num_preempted=play.preempted, **play.seconds),
+            extra_fields={
+                **play.extra,
+                "turn_scores": [],
+                "tool_rewards": [],
+                "reward_extra_info": facts,
+            },
+        )
+
+    def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
+        """verl would cut the prompt's left side, which is where the tools are."""
+        most = self.rollout_config.prompt_length
+        if len(prompt_ids) > most:
+            raise PromptTooLong(
+                f"the prompt with its tools has {len(prompt_ids)} tokens, over"
+                f" data.max_prompt_length={most}: set that to {len(prompt_ids)} or more"
+            )
+        return prompt_ids
+
+
+def _chosen(row: dict[str, Any]) -> dict[str, Any]:
+    """What a session is opened with. Raises RolloutLost for a row that isn't ours."""
+    told = row.get("extra_info") or {}
+    if told.get("split") is None or told.get("index") is None:
+        raise RolloutLost(
+            "the row's extra_info names no split and index: write the dataset with"
+            " agent_env.training.verl.write_dataset"
+        )
+    seed = {} if told.get("seed") is None else {"seed": int(told["seed"])}
+    return {"split": str(told["split"]), "index": int(told["index"]), **seed}

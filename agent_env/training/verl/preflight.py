@@ -1,0 +1,112 @@
+"""What would end a verl run after its model is loaded, or hang it without a word: asked before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from agent_env.client import AgentEnv
+from agent_env.errors import SessionError
+from agent_env.training._episode import Episode
+from agent_env.training.config import ConfigError
+from agent_env.training.verl.loop_file import LoopSettings
+from agent_env.training.verl.overrides import VerlRun
+from agent_env.training.verl.peer import has_turns
+from agent_env.training.verl.reading import shown
+
+CPUS_PER_GPU = 3
+"""verl's placement group asks for so many beside each GPU, and waits for them."""
+
+
+def check(
+    run: VerlRun,
+    settings: LoopSettings,
+    env: AgentEnv,
+    given: Iterable[dict[str, Any]],
+    tokenizer: Any,
+    *,
+    cpus: int | None = None,
+) -> None:
+    """Raises ConfigError with a line for each thing to mend; AtCapacity, ServerDown and the like.
+
+    `given` are the dataset's rows; `cpus` those of this node, counted when left out.
+    """
+    faults = [*node_faults(run, settings, cpus=cpus or os.cpu_count() or 1)]
+    faults += prompt_faults(run, env, given, tokenizer)
+    if faults:
+        raise ConfigError(faults)
+    env.check(sessions=settings.sessions)
+
+
+def node_faults(run: VerlRun, settings: LoopSettings, *, cpus: int) -> list[str]:
+    """What doesn't fit on the nodes, or can't be reached from them."""
+    faults = []
+    needed = 2 + CPUS_PER_GPU * run.gpus
+    if cpus < needed:
+        faults.append(
+            f"cpus: verl reserves {CPUS_PER_GPU} for each of {run.gpus} GPUs and TransferQueue 2,"
+            f" {needed} together, and waits without end where there are {cpus}"
+        )
+    if run.nodes > 1 and is_loopback(settings.url):
+        faults.append(
+            f"url: {settings.url} is another machine on each of {run.nodes} nodes; serve on an"
+            " address that all of them reach, such as the head's private one"
+        )
+    if settings.sessions < run.workers:
+        faults.append(
+            f"sessions: {run.workers} workers play at least one rollout each, and the server has"
+            f" {settings.sessions} for them; use fewer workers or more sessions"
+        )
+    return faults
+
+
+def prompt_faults(
+    run: VerlRun, env: AgentEnv, given: Iterable[dict[str, Any]], tokenizer: Any
+) -> list[str]:
+    """The longest prompt that is over the limit, measured with its tools."""
+    lengths = {}
+    for row in given:
+        told = row["extra_info"]
+        tools = shown(env.tools(told["split"]))
+        ids = tokenizer.apply_chat_template(
+            row["prompt"], tools=tools, add_generation_prompt=True, return_dict=False
+        )
+        lengths[f"{told['split']}[{told['index']}]"] = len(ids)
+    over = {task: length for task, length in lengths.items() if length > run.prompt_tokens}
+    if not over:
+        return []
+    task = max(over, key=over.__getitem__)
+    return [
+        f"prompt_tokens: {len(over)} of {len(lengths)} prompts are longer than {run.prompt_tokens}"
+        f" tokens with their tools; the longest is {task} with {over[task]}"
+    ]
+
+
+def score_ids(env: AgentEnv, splits: Sequence[str]) -> tuple[str, ...]:
+    """The ids of the scores that these splits' tasks record: one episode of each is played.
+
+    Raises SessionError when an episode can't be scored, ValueError when its reward is none.
+    """
+    found: set[str] = set()
+    for split in splits:
+        with closing(env.session()) as session:
+            episode = Episode(session, turns=has_turns(env.tools(split)))
+            episode.open(split=split, index=0)
+            rollout = episode.settle()
+        if rollout.lost is not None:
+            raise SessionError(f"{split}[0] can't be scored: {rollout.lost}")
+        found.update(rollout.scores)
+    return tuple(sorted(found))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the address means the machine that asks."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

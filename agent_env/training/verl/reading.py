@@ -1,0 +1,77 @@
+"""What the model's tokens mean: calls, text, thought; and what its template is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from agent_env.training._calls import BadCall, Form, Reply, ToolCall, read_reply
+from agent_env.types import ToolSpec
+
+FORMS: dict[str, Form] = {"hermes": "json", "qwen3_coder": "xml"}
+"""Formats that verl's own parsers read by leaving out in silence what they can't read."""
+
+Message = dict[str, Any]
+
+
+class Reader:
+    """Reads replies in one of verl's formats, `multi_turn.format`."""
+
+    def __init__(self, format_: str, tokenizer: Any, parser: Any) -> None:
+        self._form = FORMS.get(format_)
+        self._tokenizer = tokenizer
+        self._parser = parser
+        self.stops: list[int] = parser.stop_token_ids
+        """Tokens after which a model of that format would go on without waiting for the reply."""
+
+    async def read(self, ids: Sequence[int], tools: Sequence[ToolSpec]) -> Reply:
+        """The reply in these tokens."""
+        if self._form is not None:
+            return read_reply(self._tokenizer.decode(ids), self._form, tools)
+        text, calls = await self._parser.extract_tool_calls(list(ids), None)
+        for mark in self._tokenizer.all_special_tokens:
+            text = text.replace(mark, "")
+        return Reply(text.strip(), tuple(map(_call, calls)))
+
+
+def shown(tools: Sequence[ToolSpec]) -> list[Message]:
+    """The tools as chat templates take them."""
+    return [{"type": "function", "function": _function(tool)} for tool in tools]
+
+
+def said(reply: Reply) -> Message:
+    """The reply as a message; the tokens of it are the model's own, whatever a template makes."""
+    message: Message = {"role": "assistant", "content": reply.text}
+    calls = [call for call in reply.calls if isinstance(call, ToolCall)]
+    if calls:
+        message["tool_calls"] = [
+            {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in calls
+        ]
+    return message
+
+
+def answered(call: ToolCall | BadCall, text: str) -> Message:
+    """A tool's text as a message."""
+    named = {"name": call.name} if isinstance(call, ToolCall) else {}
+    return {"role": "tool", "content": text} | named
+
+
+def _function(tool: ToolSpec) -> Message:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+    }
+
+
+def _call(found: Any) -> ToolCall | BadCall:
+    """A call that one of verl's parsers found: its arguments are JSON text of the model's."""
+    try:
+        arguments = json.loads(found.arguments)
+    except ValueError as error:
+        return BadCall(f"the arguments of {found.name} aren't valid JSON: {error}")
+    if not isinstance(arguments, dict):
+        return BadCall(f"the arguments of {found.name} must be a JSON object")
+    return ToolCall(found.name, arguments)
