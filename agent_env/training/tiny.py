@@ -7,11 +7,12 @@ tokenizer is trained on the spot on the conversations it will see. Nothing is do
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
-from trl.chat_template_utils import qwen3_template
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 CONTROL = (PAD, START, END)
@@ -68,8 +69,9 @@ def build_tokenizer(
     bpe.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in CONTROL])
     bpe.add_tokens([AddedToken(text, special=False, normalized=False) for text in MARKS])
     tokenizer = _wrapped(bpe)
-    # Without it the trainer only takes templates that equal one of its own, letter by letter.
-    tokenizer.response_template = qwen3_template
+    if find_spec("trl"):  # verl and SkyRL parse what the model says themselves
+        # Without it TRL only takes templates that equal one of its own, letter by letter.
+        tokenizer.response_template = import_module("trl.chat_template_utils").qwen3_template
     return tokenizer
 
 
