@@ -24,6 +24,7 @@ AGREE = Decimal("0.01")
 # While S3 refuses, nothing can arrive; after that the agent's longest pause and one round.
 OUTAGE_S = MINUTE_S + 45.0
 FOR_EVER = 1e9
+SECOND_S = 1.0
 HOURS_PER_MONTH = 730
 UNATTENDED = {Kind.GONE_BEFORE, Kind.GONE_AFTER}
 HARMLESS = {Kind.TRAINER_KILLED, Kind.CLOCK_BEHIND}
@@ -61,7 +62,7 @@ def _books(life: Life) -> Iterator[str]:
     least = sum((_minute_of_disk(life, line) for line in lines), Decimal(0))
     if ours < metered * (1 - AGREE):
         yield f"books: the ledger has ${ours:.4f}, the meter ${metered:.4f}"
-    elif ours > metered * (1 + AGREE) + least + _unseen(life) and not life.forgotten:
+    elif ours > metered * (1 + AGREE) + least + _told(life) and not life.forgotten:
         yield f"books: the ledger has ${ours:.4f}, the meter only ${metered:.4f}"
 
 
@@ -73,21 +74,31 @@ def _minute_of_disk(life: Life, line: dict[str, str]) -> Decimal:
     return _disk_usd_per_hour(life, line["box"]) * short
 
 
-def _unseen(life: Life) -> Decimal:
-    """EC2 tells no time of an end of its own: such a box is billed until somebody looks at it."""
+def _told(life: Life) -> Decimal:
+    """What our books may be over because of what EC2 tells of a box's times.
+
+    A launch it tells in whole seconds, the meter knows the fraction. An end of its own it doesn't
+    tell at all: such a box is billed until somebody looks at it.
+    """
     found = life.world.cloud.instances.values()
-    return sum((_until_seen(life, i) for i in found if i.reason.startswith("Server.")), Decimal(0))
+    return sum((_usd(life, i, SECOND_S + _unseen_s(life, i)) for i in found), Decimal(0))
 
 
-def _until_seen(life: Life, instance: Instance) -> Decimal:
+def _unseen_s(life: Life, instance: Instance) -> float:
     """Where nobody looks in time, it is billed to the end of what was reserved for it."""
-    if life.record is None or instance.ended_at is None:
-        return Decimal(0)
-    box, rates = instance.tags["gpurun:box"], load_catalog().storage(REGION)
-    left = life.record.plan.box(box).cloud_at + SLACK - instance.ended_at
-    seconds = min(max(left.total_seconds(), 0.0), _looked_within_s(life))
+    own_end = instance.reason.startswith("Server.")
+    if not own_end or life.record is None or instance.ended_at is None:
+        return 0.0
+    box = life.record.plan.box(instance.tags["gpurun:box"])
+    left = box.cloud_at + SLACK - instance.ended_at
+    return min(max(left.total_seconds(), 0.0), _looked_within_s(life))
+
+
+def _usd(life: Life, instance: Instance, seconds: float) -> Decimal:
+    """The box, its disk and its address for so long."""
     compute = load_catalog().price(instance.type, REGION).usd_per_hour
-    per_hour = compute + rates.ipv4_hour + _disk_usd_per_hour(life, box)
+    disk = _disk_usd_per_hour(life, instance.tags["gpurun:box"])
+    per_hour = compute + load_catalog().storage(REGION).ipv4_hour + disk
     return per_hour * Decimal(seconds) / 3600
 
 
