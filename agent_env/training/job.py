@@ -25,6 +25,7 @@ from agent_env.training.config import (
     ProgramConfig,
     parse_config,
 )
+from agent_env.training.preflight import check_machine
 from agent_env.training.process import settle_process
 from agent_env.training.stopping import Stopped, StopRequest
 
@@ -109,7 +110,7 @@ def run_program(name: str) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_BAD_CONFIG
-    except JobFailed as error:
+    except AgentEnvError as error:
         sys.stderr.write(f"failed: {error}\n")
         return EXIT_FAILED
     return 0
@@ -125,6 +126,7 @@ def next_command() -> str:
 
 def _run(name: str, path: Path, stop: StopRequest) -> None:
     job = read_job(path, CONFIGS[name])
+    check_machine(job.model_source, job.config)
     settle_process(source=job.model_source, unsloth=job.config.unsloth is not None)
     # Found by name and only now: a wrong config is told in a fraction of a second, and unsloth
     # must be imported before the trainer that it rewrites.

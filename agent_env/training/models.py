@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from agent_env.training import trained_on
 from agent_env.training.config import LoraConfig
 
 ADAPTER = "adapter_config.json"
@@ -55,12 +56,16 @@ def save_memory(model: Any) -> None:
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write beside, then rename: `folder` is whole or isn't there. Of adapters, only they."""
+    """Write beside, then rename: `folder` is whole or isn't there. Of adapters, only they.
+
+    What the model was trained on comes along, if that is written beside `folder`.
+    """
     beside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(beside, ignore_errors=True)
     beside.parent.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(beside)
     tokenizer.save_pretrained(beside)
+    trained_on.carry(folder.parent, beside)
     shutil.rmtree(folder, ignore_errors=True)
     beside.rename(folder)
 

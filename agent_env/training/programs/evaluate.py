@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent_env.training import learner
+from agent_env.training import learner, preflight
 from agent_env.training.config import EvaluateConfig
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
@@ -24,6 +24,7 @@ def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
     metrics.cut_back(-1)
     sessions = max(config.batch, config.samples)
     with open_env(config, sessions=sessions) as env:
+        preflight.check_job(job, env, sessions=sessions)
         model, tokenizer = learner.load(job.model_source, config)
         judge = evaluator(
             config,

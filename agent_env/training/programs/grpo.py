@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent_env.client import AgentEnv
-from agent_env.training import learner, models
+from agent_env.training import learner, models, preflight
 from agent_env.training.checkpoints import checkpoint_step, latest_complete_checkpoint
 from agent_env.training.config import GrpoConfig
 from agent_env.training.job import Job, JobFailed
@@ -25,6 +25,7 @@ def run(job: Job[GrpoConfig], stop: StopRequest) -> None:
     metrics = MetricsFile(job.metrics, max_steps=config.steps)
     sessions = max(config.rollouts_per_step, config.batch, config.eval_samples)
     with open_env(config, sessions=sessions) as env:
+        preflight.check_job(job, env, sessions=sessions)
         trainer = _trainer(job, env, metrics, stop)
         _learn(trainer, job, metrics, stop)
     metrics.append("final", config.steps, _summary(metrics, config.steps), datetime.now(UTC))

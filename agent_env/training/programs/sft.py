@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_env.bundle import load_bundle
 from agent_env.client import AgentEnv
-from agent_env.training import learner, merging, models, tiny
+from agent_env.training import learner, merging, models, preflight, tiny
 from agent_env.training.config import SftConfig
 from agent_env.training.demonstrations import Conversation, play_expert, tools_of
 from agent_env.training.job import Job, JobFailed
@@ -36,6 +36,7 @@ def run(job: Job[SftConfig], stop: StopRequest) -> None:
     # One more than the eval needs: the expert's environment stays open beside it.
     sessions = 1 + max(config.batch, config.eval_samples)
     with open_env(config, sessions=sessions) as env:
+        preflight.check_job(job, env, sessions=sessions)
         talks, tools = _play(config, env)
         model, tokenizer = _student(job, talks, tools)
         examples = _examples(config, tokenizer, tools, talks)
