@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent_env.client import AgentEnv
-from agent_env.training import learner
+from agent_env.training import learner, preflight
 from agent_env.training.config import OutageConfig
 from agent_env.training.interruption import Interruption
 from agent_env.training.job import Job
@@ -31,6 +31,7 @@ def run(job: Job[OutageConfig], stop: StopRequest) -> None:
     with closing(Interruption(config)) as interruption:
         waits = config.rule == "seed"
         with AgentEnv(interruption.url, waits_for_server=waits) as env:
+            preflight.check_job(job, env, sessions=config.rollouts_per_step)
             _trainer(job, env, interruption, metrics, stop).train()
     if stop.asked:
         raise Stopped
