@@ -74,6 +74,8 @@ class _InstancePrices(Frozen):
 
 class _PriceTable(Frozen):
     instances: _InstancePrices
+    spot: _InstancePrices
+    """What a region's dearest zone took then: these change, and no cap goes by them."""
     storage: Mapping[str, StoragePrices]
 
 
@@ -128,6 +130,10 @@ class Catalog(Frozen):
                 hint=f"Set `regions` to one that has it: {', '.join(priced)}.",
             )
         return Price(usd_per_hour=amount, source=listed.source, as_of=listed.retrieved_at)
+
+    def spot(self, name: str, region: str) -> Decimal | None:
+        """Spot price of the type in the region's dearest zone; None where none is on record."""
+        return self.prices.spot.usd_per_hour.get(region, {}).get(name)
 
     def storage(self, region: str) -> StoragePrices:
         """EBS, IPv4, S3 and transfer of the region, or the ceiling for regions not listed."""

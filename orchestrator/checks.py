@@ -5,23 +5,29 @@ Every check is pure and returns faults; none stops at the first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 
 from orchestrator.catalog import Catalog
 from orchestrator.duration import format_duration
 from orchestrator.faults import Fault, Path, did_you_mean
+from orchestrator.placement import gpus_of
 from orchestrator.spec import NO_PINS, BoxSpec, JobSpec, RunbookSpec
 
 
 def check_spec(
     spec: RunbookSpec, *, catalog: Catalog, pins: Collection[str], programs: Collection[str]
 ) -> list[Fault]:
-    """Everything that is wrong between the fields of a runbook."""
+    """Everything that is wrong between the fields of a runbook.
+
+    A job that asks for a GPU may have no box yet; what that decides is checked once it has.
+    """
+    gpus = gpus_of(spec, catalog)
     return [
         *_whole(spec, catalog, pins),
-        *(fault for name, box in spec.boxes.items() for fault in _box(name, box, spec, catalog)),
-        *(fault for name, job in spec.jobs.items() for fault in _job(name, job, spec)),
+        *(fault for name, box in spec.boxes.items() for fault in _box(name, box, catalog)),
+        *(fault for name in spec.boxes for fault in _idle(name, spec, gpus)),
+        *(fault for name, job in spec.jobs.items() for fault in _job(name, job, spec, gpus)),
         *(
             fault
             for name, job in spec.jobs.items()
@@ -50,7 +56,7 @@ def _pins(path: Path, name: str, known: Collection[str]) -> Iterator[Fault]:
         yield Fault(path, f"no pins {name!r}", did_you_mean(name, [*known, NO_PINS]))
 
 
-def _box(name: str, box: BoxSpec, spec: RunbookSpec, catalog: Catalog) -> Iterator[Fault]:
+def _box(name: str, box: BoxSpec, catalog: Catalog) -> Iterator[Fault]:
     yield from _instance(("boxes", name, "instance"), box.instance, catalog)
     for index, fallback in enumerate(box.fallbacks):
         path = ("boxes", name, "fallbacks", index)
@@ -64,6 +70,13 @@ def _box(name: str, box: BoxSpec, spec: RunbookSpec, catalog: Catalog) -> Iterat
             f"{format_duration(box.hours)} after launch would begin before the launch",
             "Deadlines go drain < power-off < cloud: give the box more hours or a shorter drain.",
         )
+
+
+def _idle(name: str, spec: RunbookSpec, gpus: Mapping[str, str]) -> Iterator[Fault]:
+    """Boxes of types that nobody knows may still get one of the jobs that ask for a GPU."""
+    wanted = {job.gpu for job in spec.jobs.values() if job.gpu and not job.box}
+    if wanted and gpus.get(name, "") in {"", *wanted}:
+        return
     if not any(job.box == name for job in spec.jobs.values()):
         yield Fault(("boxes", name), "no job runs on it", "Give it a job or take it out.")
 
@@ -75,9 +88,12 @@ def _instance(path: Path, name: str, catalog: Catalog) -> Iterator[Fault]:
         yield Fault(path, f"no instance type {name!r}", did_you_mean(name, catalog.names))
 
 
-def _job(name: str, job: JobSpec, spec: RunbookSpec) -> Iterator[Fault]:
+def _job(name: str, job: JobSpec, spec: RunbookSpec, gpus: Mapping[str, str]) -> Iterator[Fault]:
     here = ("jobs", name)
-    if job.box not in spec.boxes:
+    if job.gpu and job.gpu not in gpus.values() and len(gpus) == len(spec.boxes):
+        fix = did_you_mean(job.gpu, sorted(set(gpus.values())))
+        yield Fault((*here, "gpu"), f"no box has a {job.gpu!r}", fix)
+    if job.box not in spec.boxes and not job.gpu:
         yield Fault((*here, "box"), f"no box {job.box!r}", did_you_mean(job.box, spec.boxes))
     named: list[tuple[Path, str]] = [
         ((*here, "needs", index), other) for index, other in enumerate(job.needs)

@@ -16,13 +16,14 @@ from orchestrator.money import usd, usd_free
 from orchestrator.pins import pin_sizes
 from orchestrator.settings import variable
 from orchestrator.typed import typed
+from orchestrator.verdicts import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orchestrator.bill import Bill
     from orchestrator.budgets import BudgetRow
-    from orchestrator.plan import Plan
+    from orchestrator.plan import Plan, PlannedJob
     from orchestrator.progress import JobView, RunRow, Snapshot
 
 # Columns of a table must not fold when a person pipes the output into a file.
@@ -71,17 +72,28 @@ def plan_view(plan: Plan) -> Group:
         boxes.add_row(box.name, kind, gpu, price, hours, f"{box.disk_gb} GB", *money)
         times = (f"{at:%d %H:%M:%S}" for at in (box.drain_at, box.poweroff_at, box.cloud_at))
         ends.add_row(box.name, *times, str(box.vcpus), box.quota_code)
-    jobs = _table("Jobs", ("job", "box", "runs", "needs", "pins", "results"))
+    parts = ("job", "box", "expected", "runs", "needs", "pins", "results")
+    jobs = _table("Jobs (expected times are hours:minutes from the run's start)", parts)
     for job in plan.jobs:
         what = job.program or job.command or ""
         files = f" ({job.workdir_files} files, {job.workdir_bytes:,} B)" if job.workdir else ""
         pins = job.pins or ("own" if job.requirements else "none")
-        jobs.add_row(
-            job.name, job.box, what + files, ", ".join(job.needs), pins, ", ".join(job.results)
-        )
+        needs, results = ", ".join(job.needs), ", ".join(job.results)
+        jobs.add_row(job.name, job.box, _when(job), what + files, needs, pins, results)
     for column in jobs.columns:
-        column.no_wrap = False
+        column.no_wrap = column.header == "expected"
     return Group(boxes, ends, jobs, Text("\n".join(_plan_facts(plan))))
+
+
+def _when(job: PlannedJob) -> str:
+    if job.expected_start_hours is None or job.expected_end_hours is None:
+        return ""
+    return f"{_clock_of(job.expected_start_hours)}–{_clock_of(job.expected_end_hours)}"
+
+
+def _clock_of(hours: Decimal) -> str:
+    whole, minutes = divmod(int((hours * 60).to_integral_value()), 60)
+    return f"{whole}:{minutes:02}"
 
 
 def _table(title: str, names: tuple[str, ...]) -> Table:
@@ -108,6 +120,7 @@ def _plan_facts(plan: Plan) -> list[str]:
     return [
         f"worst case {usd(plan.worst_case_usd)} of cap {usd(plan.cap_usd)}, "
         f"of it {usd(plan.results_usd)} for S3 and transfer; expected {usd(plan.expected_usd)}",
+        *_spot(plan),
         f"prices as of {plan.prices_as_of}; deadlines as if started now; quota {needs}",
         f"at most the last {plan.loss_bound_s} s of results can be lost",
         *_pins(plan),
@@ -116,6 +129,18 @@ def _plan_facts(plan: Plan) -> list[str]:
         *_stalls(plan),
         *_elsewhere(plan),
         *plan.warnings,
+    ]
+
+
+def _spot(plan: Plan) -> list[str]:
+    spot = plan.spot
+    if spot is None:
+        return []
+    if spot.expected_usd is None:
+        return [f"on spot: no price on record in {plan.region} for {', '.join(spot.missing)}"]
+    return [
+        f"on spot: expected {usd(spot.expected_usd)} at the prices of {spot.as_of} "
+        f"({spot.source}), without what an interruption repeats; the same worst case"
     ]
 
 
@@ -189,8 +214,24 @@ def result_view(snapshot: Snapshot) -> Group:
             box.reason,
         )
     return Group(
-        jobs, boxes, *(Text(f"ALARM {typed(words)}", "bold red") for words in snapshot.alarms)
+        jobs,
+        *reference_views(snapshot),
+        boxes,
+        *(Text(f"ALARM {typed(words)}", "bold red") for words in snapshot.alarms),
     )
+
+
+def reference_views(snapshot: Snapshot) -> list[Table]:
+    """One row a number that the runbook has a reference for; nothing where it has none."""
+    if not snapshot.compared:
+        return []
+    table = _table("Beside the references", COLUMNS)
+    table.columns[-1].no_wrap = False
+    for row in snapshot.compared:
+        style = "yellow" if row.differs else "green" if row.measured is not None else ""
+        *cells, verdict, source = row.cells
+        table.add_row(*cells, Text(verdict, style), source)
+    return [table]
 
 
 def bill_view(found: Bill) -> Group:

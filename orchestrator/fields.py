@@ -27,6 +27,7 @@ _SOURCE = re.compile(
     re.ASCII,
 )
 _METRIC = re.compile(r"[A-Za-z0-9_./-]{1,64}", re.ASCII)
+_GPU = re.compile(r"[A-Za-z0-9-]{1,16}", re.ASCII)
 _PATH = re.compile(r"[A-Za-z0-9._@+=, -]+(/[A-Za-z0-9._@+=, -]+)*", re.ASCII)
 
 
@@ -66,6 +67,15 @@ def _metric(value: str) -> str:
 MetricName = Annotated[str, AfterValidator(_metric)]
 
 
+def _gpu(value: str) -> str:
+    if not _GPU.fullmatch(value):
+        refuse(f"{value!r} can't name a GPU", "Write it as the plan does: L4 or L40S.")
+    return value
+
+
+GpuName = Annotated[str, AfterValidator(_gpu)]
+
+
 def _relative_path(value: str) -> str:
     parts = value.split("/")
     if value.startswith(("/", "~")) or ".." in parts:
@@ -93,11 +103,19 @@ def _one_line(value: str) -> str:
     return value
 
 
+def _source(value: str) -> str:
+    if not value.strip():
+        refuse("says nothing", "Name who measured it, where and when.")
+    return _one_line(value)
+
+
 RelativePath = Annotated[str, AfterValidator(_relative_path)]
 """Below a folder of the box: no leading '/', no '..', nothing a shell or a key would read."""
 LocalPath = Annotated[str, AfterValidator(_local_path)]
 Command = Annotated[str, AfterValidator(_command)]
 OneLine = Annotated[str, AfterValidator(_one_line)]
+Source = Annotated[str, AfterValidator(_source)]
+"""Where a number is from, for people."""
 
 
 def _secret_name(value: str) -> str:
@@ -130,6 +148,11 @@ def _number(value: object) -> Decimal:
         case _:
             refuse(f"{value!r} isn't a number", "Write a plain number, without quotes or units.")
     return number if number.is_finite() else refuse(f"{value} isn't finite", "Write a number.")
+
+
+def _not_negative(value: object) -> Decimal:
+    number = _number(value)
+    return number if number >= 0 else refuse(f"{number} is negative", "Give 0 or more.")
 
 
 def _usd(value: object) -> Decimal:
@@ -184,6 +207,7 @@ def _spoken(value: timedelta) -> str:
 _SECOND = timedelta(seconds=1)
 Usd = Annotated[Decimal, BeforeValidator(_usd)]
 Number = Annotated[Decimal, BeforeValidator(_number)]
+NotNegative = Annotated[Decimal, BeforeValidator(_not_negative)]
 BoxHours = Annotated[
     timedelta,
     BeforeValidator(_hours),

@@ -20,18 +20,25 @@ from orchestrator.errors import OverCap, RunbookError
 from orchestrator.money import hours_of, usd
 from orchestrator.offer import Offer, find_offer
 from orchestrator.pins import PinSet, room_gb
-from orchestrator.planned import PlanModel, PlannedBox, PlannedJob, Range
+from orchestrator.planned import (
+    PlanModel,
+    PlannedBox,
+    PlannedJob,
+    Range,
+    Reference,
+    SpotQuote,
+)
 from orchestrator.programs import STEPS_A_LINE
 from orchestrator.quote import (
+    BOOT,
     Cloud,
     expected_box_usd,
-    expected_lives,
     expected_results_usd,
-    expected_time,
     worst_box_usd,
     worst_results_usd,
 )
 from orchestrator.runbook import Runbook
+from orchestrator.schedule import expected_lives, expected_slots, expected_time
 from orchestrator.spec import JobSpec
 
 __all__ = [
@@ -40,6 +47,7 @@ __all__ = [
     "PlannedBox",
     "PlannedJob",
     "Range",
+    "Reference",
     "make_plan",
     "replan_deadlines",
 ]
@@ -73,6 +81,7 @@ class Plan(PlanModel):
     worst_case_usd: Decimal
     """Sum of `reservations()`: cents, rounded up."""
     expected_usd: Decimal
+    spot: SpotQuote | None = None
     results_usd: Decimal
     """Allowance for S3 and one pull, part of the worst case."""
     results_gb: Decimal
@@ -147,6 +156,7 @@ def make_plan(
         cap_usd=cap,
         worst_case_usd=sum((box.worst_case_usd for box in boxes), results),
         expected_usd=sum((box.expected_usd for box in boxes), expected),
+        spot=_spot(runbook, offer, catalog, lives, expected),
         results_usd=results,
         results_gb=runbook.results_gb,
         planned_at=start,
@@ -157,7 +167,7 @@ def make_plan(
         pins=runbook.sources.pins,
         secrets=dict(runbook.secrets),
         boxes=boxes,
-        jobs=tuple(_job(name, runbook) for name in runbook.jobs),
+        jobs=_jobs(runbook, cloud),
         warnings=tuple(cautions_of(runbook, offer, cloud, start)),
         next_regions=offer.next_regions,
     )
@@ -248,7 +258,38 @@ def _quota_code(on_demand: str, *, spot: bool) -> str:
     return SPOT_QUOTAS.get(on_demand, on_demand) if spot else on_demand
 
 
-def _job(name: str, runbook: Runbook) -> PlannedJob:
+def _spot(
+    runbook: Runbook,
+    offer: Offer,
+    catalog: Catalog,
+    lives: Mapping[str, timedelta],
+    results: Decimal,
+) -> SpotQuote:
+    """The same lives at the spot prices on record; a price that isn't there is never guessed."""
+    costs, missing = [], set()
+    for name, box in runbook.boxes.items():
+        price = catalog.spot(box.instance, offer.region)
+        if price is None:
+            missing.add(box.instance)
+        else:
+            costs.append(expected_box_usd(box, price, offer.storage, lives[name]))
+    return SpotQuote(
+        expected_usd=None if missing else sum(costs, results),
+        as_of=catalog.prices.spot.retrieved_at,
+        source=catalog.prices.spot.source,
+        missing=tuple(sorted(missing)),
+    )
+
+
+def _jobs(runbook: Runbook, cloud: Cloud) -> tuple[PlannedJob, ...]:
+    slots, boot = expected_slots(runbook), BOOT[cloud]
+    return tuple(
+        _job(name, runbook, slots[name].start + boot, slots[name].end + boot)
+        for name in runbook.jobs
+    )
+
+
+def _job(name: str, runbook: Runbook, start: timedelta, end: timedelta) -> PlannedJob:
     job, sources = runbook.jobs[name], runbook.sources
     workdir, requirements = sources.workdirs.get(name), sources.requirements.get(name)
     return PlannedJob(
@@ -269,7 +310,10 @@ def _job(name: str, runbook: Runbook) -> PlannedJob:
         retries=job.retries,
         stall_s=_stall_s(runbook, job),
         expected_hours=_hours(expected_time(runbook, job)),
+        expected_start_hours=_hours(start),
+        expected_end_hours=_hours(end),
         expect={key: Range(min=one.min, max=one.max) for key, one in job.expect.items()},
+        reference={key: Reference(**dict(one)) for key, one in job.reference.items()},
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import date
 from decimal import Decimal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
@@ -31,6 +32,25 @@ class Range(PlanModel):
         return (self.min is None or number >= self.min) and (
             self.max is None or number <= self.max
         )
+
+
+class Reference(PlanModel):
+    """A number measured elsewhere, that a job's own is told beside."""
+
+    value: Decimal
+    tolerance: Decimal
+    source: str
+
+
+class SpotQuote(PlanModel):
+    """What the same plan is expected to cost on spot boxes."""
+
+    expected_usd: Decimal | None
+    """None: `missing` says why."""
+    as_of: date
+    source: str
+    missing: tuple[str, ...] = ()
+    """Types without a price on record in the region."""
 
 
 class PlannedBox(PlanModel):
@@ -91,4 +111,8 @@ class PlannedJob(PlanModel):
     stall_s: int | None = None
     """Without a new step for so long it counts as frozen; None: it is never judged."""
     expected_hours: Decimal
+    expected_start_hours: Decimal | None = None
+    """From the run's start, boot included, as is the end; None in a plan of an older version."""
+    expected_end_hours: Decimal | None = None
     expect: Mapping[str, Range]
+    reference: Mapping[str, Reference] = {}

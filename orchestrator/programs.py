@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from orchestrator.faults import Fault, Path
+from orchestrator.faults import Fault, Path, did_you_mean
 from orchestrator.spec import JobSpec, RunbookSpec
 
 PROGRAMS = ("sft", "grpo", "evaluate", "outage")
@@ -22,11 +22,12 @@ STEPS_A_LINE = {"sft": 50, "grpo": 1}
 _ASK = """
 import io, json, sys
 from agent_env.training.config import main
+from agent_env.training.config.numbers import NUMBERS
 answers = []
 for program, config in json.load(sys.stdin):
     sys.stdin, sys.stderr = io.StringIO(config), io.StringIO()
     answers.append([main([program]), sys.stderr.getvalue()])
-json.dump(answers, sys.stdout)
+json.dump([answers, NUMBERS], sys.stdout)
 """
 
 
@@ -38,18 +39,26 @@ class ConfigCheck:
         self._process = _ask(list(self._jobs.values())) if self._jobs else None
 
     def faults(self) -> list[Fault]:
-        """What the programs reject in their jobs' configs, at the config's own fields."""
+        """What the programs reject in their jobs' configs, at the config's own fields.
+
+        And every number that a job is to be judged by though its program never tells it.
+        """
         if self._process is None:
             return []
-        answers, trouble = _answers(self._process)
+        answers, numbers, trouble = _answers(self._process)
         if answers is None:
             fix = "Set the project up again: `make setup`."
             problem = f"the programs can't be asked about their configs: {trouble}"
             return [Fault(("jobs",), problem, fix)]
-        return [
+        rejected = [
             _rejected(name, job, line)
             for (name, job), (code, said) in zip(self._jobs.items(), answers, strict=True)
             for line in _lines(code, said)
+        ]
+        return rejected + [
+            fault
+            for name, job in self._jobs.items()
+            for fault in _untold(name, job, numbers.get(job.program or "", []))
         ]
 
 
@@ -71,22 +80,40 @@ def _ask(jobs: list[JobSpec]) -> subprocess.Popen[str]:
     return process
 
 
-def _answers(process: subprocess.Popen[str]) -> tuple[list[tuple[int, str]] | None, str]:
+def _answers(
+    process: subprocess.Popen[str],
+) -> tuple[list[tuple[int, str]] | None, dict[str, list[str]], str]:
     try:
         out, err = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        return None, f"no answer within {TIMEOUT_S} s"
+        return None, {}, f"no answer within {TIMEOUT_S} s"
     if process.returncode != 0:
-        return None, (err.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-    return [(code, said) for code, said in json.loads(out)], ""
+        return None, {}, (err.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+    answers, numbers = json.loads(out)
+    return [(code, said) for code, said in answers], numbers, ""
 
 
 def _lines(code: int, said: str) -> Iterator[str]:
     if code == 0:
         return
     yield from said.strip().splitlines() or [f"config: rejected with exit code {code}"]
+
+
+def _untold(name: str, job: JobSpec, told: list[str]) -> Iterator[Fault]:
+    for field, wanted in (("expect", job.expect), ("reference", job.reference)):
+        for number in wanted:
+            if not any(
+                number.startswith(one) if one[-1] == "/" else number == one for one in told
+            ):
+                problem = f"{job.program} tells no number {number!r} at its end"
+                yield Fault(("jobs", name, field, number), problem, did_you_mean(number, told))
+
+
+def _names(known: str, number: str) -> bool:
+    """One that ends in `/` stands for all that begin so."""
+    return number.startswith(known) if known.endswith("/") else number == known
 
 
 def _rejected(name: str, job: JobSpec, line: str) -> Fault:

@@ -15,6 +15,7 @@ from orchestrator.lives import Life, lives_by_box, lives_of
 from orchestrator.plan import RESULTS
 from orchestrator.purse import ledger_of
 from orchestrator.run import Event, EventKind, RunRecord, has
+from orchestrator.verdicts import Compared, compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,6 +75,8 @@ class JobView(BaseModel):
     """COMPLETE stands in the bucket: the final manifest was verified there."""
     missed: tuple[str, ...]
     """Expected values that the final metrics don't meet, each in words."""
+    compared: tuple[Compared, ...] = ()
+    """The final numbers that the runbook has a reference for."""
 
     def lines(self) -> list[str]:
         """Final numbers in short, then why it isn't done, then what was expected otherwise."""
@@ -120,6 +123,11 @@ class Snapshot(BaseModel):
     def missed(self) -> tuple[str, ...]:
         """Every unmet expectation, each naming its job."""
         return tuple(f"{job.name}: {words}" for job in self.jobs for words in job.missed)
+
+    @property
+    def compared(self) -> tuple[Compared, ...]:
+        """Every number with a reference, in the order of the runbook."""
+        return tuple(row for job in self.jobs for row in job.compared)
 
 
 class RunRow(BaseModel):
@@ -259,6 +267,7 @@ def _job_view(job: PlannedJob, status: dict[str, Any] | None) -> JobView:
         metrics=metrics,
         complete=bool(status.get("complete")),
         missed=tuple(_misses(job, metrics)) if done else (),
+        compared=compared(job.name, job.reference, metrics, done=done),
     )
 
 

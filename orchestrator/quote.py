@@ -13,7 +13,7 @@ from typing import Literal
 from orchestrator.box.reports import most_bytes, most_writes
 from orchestrator.catalog import StoragePrices
 from orchestrator.money import HOURS_PER_MONTH, MICRO_USD, OLD_VERSION_DAYS, cents_up, hours_of
-from orchestrator.spec import BoxSpec, JobSpec, RunbookSpec
+from orchestrator.spec import BoxSpec, RunbookSpec
 
 Cloud = Literal["local", "aws"]
 
@@ -123,50 +123,6 @@ def expected_results_usd(
     kept = spec.results_gb * storage.s3_gb_month * longest / HOURS_PER_MONTH
     seconds = sum(_seconds(life) for life in lives.values())
     return cents_up(kept + _puts_usd(storage, seconds // 10))
-
-
-def expected_lives(spec: RunbookSpec, cloud: Cloud) -> dict[str, timedelta]:
-    """How long each box is expected to live: it ends with its last job, at latest at power-off."""
-    ends = _expected_ends(spec)
-    lives = {}
-    for name, box in spec.boxes.items():
-        last = max(ends[job] for job, what in spec.jobs.items() if what.box == name)
-        lives[name] = min(BOOT[cloud] + last, box.hours)
-    return lives
-
-
-def expected_time(spec: RunbookSpec, job: JobSpec) -> timedelta:
-    """A job's own estimate, else all the time its box has before it drains."""
-    box = spec.boxes[job.box]
-    return job.hours or box.hours - box.drain
-
-
-def _expected_ends(spec: RunbookSpec) -> dict[str, timedelta]:
-    """When each job ends if a box runs one at a time, in the order of the file and of needs."""
-    ends: dict[str, timedelta] = {}
-    free = dict.fromkeys(spec.boxes, timedelta())
-    for name in in_order(spec):
-        job = spec.jobs[name]
-        ready = max((ends[other] for other in spec.needed_by(job)), default=timedelta())
-        ends[name] = max(ready, free[job.box]) + expected_time(spec, job)
-        free[job.box] = ends[name]
-    return ends
-
-
-def in_order(spec: RunbookSpec) -> list[str]:
-    """Jobs in the order of the file, each after those it needs. The needs must have no cycle."""
-    done: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        for other in spec.needed_by(spec.jobs[name]):
-            if other not in done:
-                visit(other)
-        done[name] = None
-
-    for name in spec.jobs:
-        if name not in done:
-            visit(name)
-    return list(done)
 
 
 def _puts_usd(storage: StoragePrices, count: int) -> Decimal:

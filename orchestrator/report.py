@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import results
 from orchestrator.clock import SystemClock
+from orchestrator.money import usd
 from orchestrator.progress import Snapshot, run_spans
 from orchestrator.render import render_text
+from orchestrator.verdicts import COLUMNS, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +33,7 @@ def write_report(opened: Opened, to: Path, *, seen: Snapshot | None = None) -> P
         "report.html.j2",
         seen=seen,
         record=record,
+        columns=COLUMNS,
         bill=runner.purse.bill(spans, now),
         charts={job.name: chart for job in seen.jobs if (chart := _chart(opened, job.name))},
         now=now,
@@ -40,6 +43,19 @@ def write_report(opened: Opened, to: Path, *, seen: Snapshot | None = None) -> P
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, "utf-8")
     return path
+
+
+def reference_table(opened: Opened) -> str:
+    """The run in one line, and its numbers beside the references as Markdown."""
+    record, seen = opened.record, opened.runner().look()
+    if not seen.compared:
+        return f"{seen.run_id}: none of its jobs has a `reference`"
+    boxes = ", ".join(f"{box.name} {box.instance}" for box in seen.boxes)
+    pins = ", ".join(sorted(record.plan.pins)) or "none"
+    return (
+        f"{seen.run_id} on {seen.cloud}, {seen.region}, {record.created_at:%Y-%m-%d}: {boxes}; "
+        f"pins {pins}; {usd(seen.spent_usd)}; {seen.headline}\n\n{markdown(seen.compared)}"
+    )
 
 
 def _chart(opened: Opened, job: str) -> dict[str, Any] | None:

@@ -20,9 +20,17 @@ from orchestrator.faults import Fault, did_you_mean, runbook_error
 from orchestrator.faults import Path as Field
 from orchestrator.fields import RULE
 from orchestrator.pins import known_pins
+from orchestrator.placement import place
 from orchestrator.programs import PROGRAMS, ConfigCheck
 from orchestrator.sources import Sources, gather
-from orchestrator.spec import BoxSpec, JobInput, JobSpec, RangeSpec, RunbookSpec
+from orchestrator.spec import (
+    BoxSpec,
+    JobInput,
+    JobSpec,
+    RangeSpec,
+    ReferenceSpec,
+    RunbookSpec,
+)
 
 _WORDS = {
     "string_type": "text; put it into quotes",
@@ -54,12 +62,22 @@ def load_runbook(path: Path) -> Runbook:
     faults = [*document.faults, *faults]
     if spec is not None:
         asked = ConfigCheck(spec)
-        faults += check_spec(spec, catalog=load_catalog(), pins=known_pins(), programs=PROGRAMS)
+        spec, wrong = _checked(spec)
+        faults += wrong
         sources, missing = gather(spec, path.parent)
         faults += [*missing, *asked.faults()]
         if not faults:
             return Runbook(**dict(spec), sources=sources)
     raise runbook_error(str(path), [document.located(fault) for fault in faults])
+
+
+def _checked(spec: RunbookSpec) -> tuple[RunbookSpec, list[Fault]]:
+    """Its jobs each with a box if nothing is wrong with it, and what is."""
+    how: Any = {"catalog": load_catalog(), "pins": known_pins(), "programs": PROGRAMS}
+    if faults := check_spec(spec, **how):
+        return spec, faults
+    placed, late = place(spec, load_catalog())
+    return placed, late or (check_spec(placed, **how) if placed is not spec else [])
 
 
 def _spec(document: Document) -> tuple[RunbookSpec | None, list[Fault]]:
@@ -137,6 +155,8 @@ def _model_at(path: Field) -> type[BaseModel]:
             return JobInput
         case ("jobs", _, "expect", _):
             return RangeSpec
+        case ("jobs", _, "reference", _):
+            return ReferenceSpec
     return RunbookSpec
 
 

@@ -17,18 +17,21 @@ from orchestrator.fields import (
     BoxName,
     Command,
     Frozen,
+    GpuName,
     InputName,
     JobHours,
     JobName,
     LocalPath,
     Margin,
     MetricName,
+    NotNegative,
     Number,
     OneLine,
     RelativePath,
     RunbookName,
     SecretName,
     SecretSource,
+    Source,
     Usd,
     refuse,
 )
@@ -53,6 +56,18 @@ class RangeSpec(Frozen):
         if self.min is not None and self.max is not None and self.min > self.max:
             refuse(f"min {self.min} is above max {self.max}", "Swap them.")
         return self
+
+
+class ReferenceSpec(Frozen):
+    """A number that somebody measured before, to be told beside the job's own."""
+
+    value: Number = Field(description="What was measured then.")
+    tolerance: NotNegative = Field(
+        description="How far from it, in the same unit, still counts as the same."
+    )
+    source: Source = Field(
+        description="Where it is from, as the report tells it: `seed run A, L40S`."
+    )
 
 
 class JobInput(Frozen):
@@ -98,7 +113,12 @@ class BoxSpec(Frozen):
 class JobSpec(Frozen):
     """One process on one box: one of our programs, or a command of yours."""
 
-    box: BoxName = Field(description="Box it runs on.")
+    box: BoxName = Field("", description="Box it runs on; or give `gpu`.")
+    gpu: GpuName = Field(
+        "",
+        description="GPU it needs, as the plan calls it: `L4`, `L40S`. The plan then finds it a "
+        "box that has one. Such a job must have `hours`.",
+    )
     program: str | None = Field(
         None, description="One of our programs: sft, grpo, evaluate, outage."
     )
@@ -155,9 +175,18 @@ class JobSpec(Frozen):
         description="Ranges for numbers of the job's final metrics; outside them the run ends "
         "with its own exit code.",
     )
+    reference: Mapping[MetricName, ReferenceSpec] = Field(
+        default_factory=dict,
+        description="Numbers measured elsewhere that the report tells beside those of the job's "
+        "final metrics. They fail nothing.",
+    )
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> JobSpec:
+        if bool(self.box) == bool(self.gpu):
+            refuse("needs either a box or a gpu", "Give exactly one of the two.")
+        if self.gpu and self.hours is None:
+            refuse("a job with a gpu needs hours", "Say how long it takes: a box is chosen by it.")
         if (self.program is None) == (self.command is None):
             refuse("needs either a program or a command", "Give exactly one of the two.")
         if self.program is None and self.config:

@@ -16,7 +16,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from orchestrator.duration import format_duration
-from orchestrator.spec import BoxSpec, JobInput, JobSpec, RangeSpec, RunbookSpec
+from orchestrator.spec import (
+    BoxSpec,
+    JobInput,
+    JobSpec,
+    RangeSpec,
+    ReferenceSpec,
+    RunbookSpec,
+)
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "runbooks.md"
 START, END = "<!-- fields: made by tools/runbook_fields.py -->\n", "<!-- end of fields -->\n"
@@ -26,6 +33,7 @@ TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("A job, under `jobs:` by its name", JobSpec),
     ("An input, under a job's `inputs:` by the name the job knows it under", JobInput),
     ("A range, under a job's `expect:` by the metric's name", RangeSpec),
+    ("A reference, under a job's `reference:` by the metric's name", ReferenceSpec),
 )
 
 

@@ -175,11 +175,20 @@ def pull(
 
 
 @app.command()
-def report(run: Run, cloud: OnCloud = Cloud.LOCAL, to: To = Path("results")) -> None:
+def report(
+    run: Run,
+    cloud: OnCloud = Cloud.LOCAL,
+    to: To = Path("results"),
+    table: Annotated[
+        bool,
+        typer.Option("--table", help="Print measured beside reference as Markdown; no page."),
+    ] = False,
+) -> None:
     """Write the run's report page and print its path."""
-    from orchestrator.report import write_report  # noqa: PLC0415
+    from orchestrator.report import reference_table, write_report  # noqa: PLC0415
 
-    typer.echo(write_report(_open(run, cloud), to))
+    opened = _open(run, cloud)
+    typer.echo(reference_table(opened) if table else write_report(opened, to))
 
 
 @app.command()

@@ -1,0 +1,37 @@
+"""The numbers that each program's `final` line of metrics tells, by program.
+
+A runbook's `expect` and `reference` may name these and no others; one that ends in `/` stands for
+all that begin so: one for each of several bundles, say. A program may leave one out, or tell null,
+where there was nothing to measure.
+"""
+
+from __future__ import annotations
+
+_EPISODES = ("env/", "score/")
+_TRAINING = (
+    *("train_reward", "train_reward_first", "train_reward_last"),
+    *("tool_calls", "tool_calls_first", "tool_calls_last", "tokens", "step_seconds", "unscored"),
+)
+_EVALS = ("eval_reward_before", "eval_reward_after", "rise")
+_OUTAGE = tuple(
+    f"{part}_{count}"
+    for part in ("interrupted", "next", "after")
+    for count in ("rollouts", "scored", "unscored")
+)
+
+NUMBERS: dict[str, tuple[str, ...]] = {
+    "sft": ("eval_reward", "unscored"),
+    "grpo": (
+        *(*_TRAINING, *_EVALS, *(f"{name}/" for name in _EVALS)),
+        *("eval_reward_middle", "eval_tool_calls", "eval_seconds", "env/"),
+    ),
+    "async_grpo": (*_TRAINING, "env/"),
+    "evaluate": (
+        *("eval_reward", "reward", "eval_reward/", "reward/", "stderr"),
+        *("rollouts", "scored", "unscored", *_EPISODES),
+    ),
+    "outage": (
+        *(*_OUTAGE, "interrupted_reward", "interrupted_continued", "interrupted_zero"),
+        *("next_reward", "next_step_seconds", "stopped_after_s", "down_s"),
+    ),
+}
