@@ -1,0 +1,99 @@
+"""From SkyRL's events to our metrics lines, and an end when a file asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from skyrl.train.utils.callbacks import TrainingCallback
+
+from agent_env.training.metrics import MetricsFile
+
+TRAIN_NUMBERS = {
+    "reward": "env/reward_mean",
+    "loss": "policy/policy_loss",
+    "grad_norm": "policy/grad_norm",
+    "learning_rate": "policy/policy_lr",
+    "entropy": "policy/policy_entropy",
+    "tokens": "generate/avg_num_tokens",
+    "calls": "environment/tool_calls",
+    "failed_calls": "environment/tool_failures",
+    "seconds": "timing/step",
+}
+"""Our name and SkyRL's."""
+EVAL = "eval/all/"
+
+
+class StoppedHere(Exception):
+    """The run was asked to stop, and has its checkpoint."""
+
+
+class MetricsLines(TrainingCallback):  # type: ignore[misc]
+    """A line for each step and each eval; those after the checkpoint it goes on from are cut."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def on_train_start(self, _trainer: Any, callback_input: Any, _control: Any) -> None:
+        self._file(callback_input).cut_back(callback_input.global_step)
+
+    def on_eval_end(self, _trainer: Any, callback_input: Any, _control: Any) -> None:
+        metrics = callback_input.metrics or {}
+        names = {"reward": "env/reward_mean", "calls": "environment/tool_calls"}
+        numbers = {ours: metrics.get(EVAL + theirs) for ours, theirs in names.items()}
+        numbers |= counts(metrics, EVAL) | {"seconds": metrics.get("timing/eval_generate")}
+        self._append("eval", callback_input, numbers)
+
+    def on_log(self, _trainer: Any, callback_input: Any, _control: Any) -> None:
+        logs = callback_input.logs
+        # SkyRL adds up over the batches of an eval what isn't called a mean.
+        if f"{EVAL}env/rollouts" in logs:
+            told = counts(logs, EVAL)
+            logs[f"{EVAL}env/unscored"] = told["unscored"] / max(1, told["rollouts"])
+        if "env/rollouts" in logs:
+            numbers = {ours: logs.get(theirs) for ours, theirs in TRAIN_NUMBERS.items()}
+            self._append("train", callback_input, numbers | counts(logs))
+
+    def _append(self, kind: Any, callback_input: Any, numbers: Mapping[str, Any]) -> None:
+        plain = {name: None if value is None else float(value) for name, value in numbers.items()}
+        for name in ("rollouts", "scored", "unscored"):
+            plain[name] = int(numbers[name])
+        at = callback_input.global_step
+        self._file(callback_input).append(kind, at, plain, datetime.now(UTC))
+
+    def _file(self, callback_input: Any) -> MetricsFile:
+        return MetricsFile(self._path, max_steps=callback_input.total_steps)
+
+
+class StopAtStepEnd(TrainingCallback):  # type: ignore[misc]
+    """When the file is there: a checkpoint at the end of the step, then no other step."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def answered(self) -> bool:
+        """Whether the run ended because of it."""
+        return self._done.exists()
+
+    def on_step_end(self, _trainer: Any, _callback_input: Any, control: Any) -> None:
+        control.should_save = control.should_save or self._path.exists()
+
+    def on_save(self, _trainer: Any, _callback_input: Any, _control: Any) -> None:
+        if self._path.exists():
+            self._done.touch()
+            raise StoppedHere("asked to stop: there is a checkpoint, and no step after it")
+
+    @property
+    def _done(self) -> Path:
+        return self._path.with_suffix(".answered")
+
+
+def counts(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, int]:
+    """Rollouts, scored and not."""
+    rollouts, scored = (
+        int(metrics.get(f"{prefix}env/{name}", 0)) for name in ("rollouts", "scored")
+    )
+    return {"rollouts": rollouts, "scored": scored, "unscored": rollouts - scored}

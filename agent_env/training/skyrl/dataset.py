@@ -1,0 +1,102 @@
+"""The rows that SkyRL reads: a prompt that shows the tools, and one JSON column for the task.
+
+Tool definitions are part of the system prompt, written as the model's own chat template writes
+them, so that bundles with different tools mix in one dataset. The task is JSON because Arrow
+would merge the fields of all bundles into every row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from agent_env.client import AgentEnv
+from agent_env.training._calls import form_of
+from agent_env.training.skyrl.settings import ENV_CLASS
+from agent_env.types import END_TURN, ToolSpec
+
+_MARK = "<<here the system prompt goes>>"
+
+
+def skyrl_rows(
+    env: AgentEnv,
+    *splits: str,
+    tokenizer: Any,
+    limit: int | None = None,
+    seed: int | None = None,
+    answers_end_turns: bool = True,
+) -> list[dict[str, Any]]:
+    """A row for each task of the splits, or for the first `limit` of each.
+
+    Raises ValueError for a tokenizer whose chat template can't show tools, and what
+    `AgentEnv.tasks` raises.
+    """
+    rows = []
+    for split in splits:
+        tools = [
+            tool for tool in env.tools(split) if not (answers_end_turns and tool.name == END_TURN)
+        ]
+        form = form_of(tokenizer.chat_template or "") or "json"
+        for row in env.rows(split)[:limit]:
+            task = {name: row[name] for name in ("task_id", "split", "index")}
+            rows.append(
+                {
+                    "prompt": with_tools(tokenizer, row["prompt"], tools),
+                    "env_class": ENV_CLASS,
+                    "data_source": split,
+                    "task": json.dumps({**task, "seed": seed, "form": form}),
+                }
+            )
+    return rows
+
+
+def with_tools(
+    tokenizer: Any, prompt: Sequence[dict[str, str]], tools: Sequence[ToolSpec]
+) -> list[dict[str, str]]:
+    """The prompt with a system message under which the template renders what it renders of tools.
+
+    Raises ValueError where the template has no place for them.
+    """
+    if not tools:
+        return list(prompt)
+    shown = _rendered(tokenizer, prompt, tools=[_shown(tool) for tool in tools])
+    rest = [message for message in prompt if message["role"] != "system"]
+    before, _, after = _rendered(
+        tokenizer, [{"role": "system", "content": _MARK}, *rest]
+    ).partition(_MARK)
+    system = shown.removeprefix(before).removesuffix(after)
+    whole = [{"role": "system", "content": system}, *rest]
+    missing = [tool.name for tool in tools if tool.name not in system]
+    if missing or _rendered(tokenizer, whole) != shown:
+        raise ValueError(
+            "the model's chat template can't show tools"
+            f"{': ' + ', '.join(missing) if missing else ''}; take a model trained to call them"
+        )
+    return whole
+
+
+def write_dataset(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """As Parquet. Raises ValueError without rows."""
+    if not rows:
+        raise ValueError(f"{path.name}: no rows, so there is nothing to train on")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    import_module("datasets").Dataset.from_list(list(rows)).to_parquet(str(path))
+
+
+def _rendered(tokenizer: Any, messages: Sequence[dict[str, str]], **named: Any) -> str:
+    text: str = tokenizer.apply_chat_template(
+        list(messages), tokenize=False, add_generation_prompt=True, **named
+    )
+    return text
+
+
+def _shown(tool: ToolSpec) -> dict[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+    }
+    return {"type": "function", "function": function}
