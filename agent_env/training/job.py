@@ -27,6 +27,7 @@ from agent_env.training.config import (
 )
 from agent_env.training.preflight import check_machine
 from agent_env.training.process import settle_process
+from agent_env.training.reporting import check_reporting
 from agent_env.training.stopping import Stopped, StopRequest
 
 EXIT_FAILED = 1
@@ -127,6 +128,7 @@ def next_command() -> str:
 def _run(name: str, path: Path, stop: StopRequest) -> None:
     job = read_job(path, CONFIGS[name])
     check_machine(job.model_source, job.config)
+    check_reporting(job.config)
     settle_process(source=job.model_source, unsloth=job.config.unsloth is not None)
     # Found by name and only now: a wrong config is told in a fraction of a second, and unsloth
     # must be imported before the trainer that it rewrites.
