@@ -15,10 +15,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 
 from agent_env.bundle import Bundle
-from agent_env.errors import BundleError, ServerDown
+from agent_env.errors import BundleError, NotInstalled, ServerDown
 
 BundleRef = str | Path | Bundle
 
@@ -28,6 +30,8 @@ STOP_TIMEOUT_S = 6.0
 
 class LocalServer:
     """A running `python -m agent_env.server`; `with` stops it at the end."""
+
+    _module: ClassVar[str] = "agent_env.server"
 
     def __init__(
         self,
@@ -59,7 +63,8 @@ class LocalServer:
     def _start(self, port: int) -> None:
         ready, announce = os.pipe()
         try:
-            self._process = _spawn([*self._options, f"--port={port}"], announce, self._log)
+            options = [self._module, *self._options, f"--port={port}"]
+            self._process = _spawn(options, announce, self._log)
         except BaseException:
             os.close(ready)
             raise
@@ -104,8 +109,22 @@ class LocalServer:
         self.stop()
 
 
+class StockServer(LocalServer):
+    """OpenEnv's own server over the same bundles: a session ends with it, and with its socket.
+
+    It takes seconds to start. Raises NotInstalled without the package openenv.
+    """
+
+    _module = "agent_env.server.stock"
+
+    def __init__(self, bundle: BundleRef | Sequence[BundleRef], *, max_sessions: int = 64) -> None:
+        if find_spec("openenv") is None:
+            raise NotInstalled("OpenEnv's own server isn't here: pip install 'gpurun[openenv]'")
+        super().__init__(bundle, max_sessions=max_sessions)
+
+
 def _spawn(options: list[str], announce: int, log: Path | None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "agent_env.server", *options]
+    command = [sys.executable, "-m", *options]
     command += [f"--ready-fd={announce}", "--with-parent"]
     if threading.current_thread() is threading.main_thread():
         command.append(f"--parent-pid={os.getpid()}")

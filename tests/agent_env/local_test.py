@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent_env import AgentEnv
-from agent_env.client.local import LocalServer
-from agent_env.errors import BundleError, ServerDown
+from agent_env.client.local import LocalServer, StockServer
+from agent_env.errors import BundleError, NotInstalled, ServerDown
 
 from .conftest import COUNTER, eventually
 from .counter import CounterBundle
@@ -122,3 +122,8 @@ def test_a_server_takes_its_old_port_back_at_once() -> None:
         with LocalServer(COUNTER, port=first.port) as second:
             assert second.url == first.url
             assert env.session().reset().done is False
+
+
+def test_openenvs_own_server_names_the_package_it_needs() -> None:
+    with pytest.raises(NotInstalled, match=r"pip install 'gpurun\[openenv\]'"):
+        StockServer(COUNTER)

@@ -30,6 +30,7 @@ BROKEN = [
     ("rich-wall", "orchestrator/plan.py", "import rich"),
     ("typer-wall", "orchestrator/plan.py", "import typer"),
     ("moto-wall", "orchestrator/aws/session.py", "import moto"),
+    ("openenv-wall", "agent_env/client/env.py", "import openenv"),
 ]
 
 
