@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
+from agent_env.training.batches import generation_faults
 from agent_env.training.config import ConfigError, UnslothConfig
 from agent_env.training.job import JobFailed
 
@@ -82,7 +83,7 @@ def grpo_config(**arguments: Any) -> Any:
 
 
 def async_config(**arguments: Any) -> Any:
-    """The same for AsyncGRPOConfig. Raises JobFailed when Unsloth's doesn't say what TRL's would."""
+    """The same for AsyncGRPOConfig. Raises JobFailed when Unsloth's says something else."""
     made = import_module("trl.experimental.async_grpo").AsyncGRPOConfig
     if not made.__name__.startswith("Unsloth"):
         return made(**_given(arguments))
@@ -108,16 +109,8 @@ def spelled_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def batch_faults(arguments: Mapping[str, Any], processes: int) -> Iterator[str]:
     """What TRL refuses once it is built, and Unsloth mends in silence by another batch size."""
     told = _told(arguments)
-    generations = told["num_generations"]
-    batch, pieces = told["per_device_train_batch_size"], told["gradient_accumulation_steps"]
-    cut = told.get("steps_per_generation"), told.get("generation_batch_size")
-    if cut == (None, None) and batch * pieces * processes % generations:
-        yield (
-            f"per_device_train_batch_size: {batch} × {pieces} accumulated × {processes} processes "
-            f"is no multiple of num_generations, {generations}; Unsloth would make it "
-            f"{generations}: set one of them so that it divides"
-        )
-    judged = told.get("num_generations_eval") or generations
+    yield from generation_faults(told, processes)
+    judged = told.get("num_generations_eval") or told["num_generations"]
     evals = told["per_device_eval_batch_size"]
     if _evaluates(told) and evals * processes % judged:
         yield (

@@ -65,6 +65,18 @@ def test_dr_grpo_keeps_the_scaling_it_was_told(arguments: dict[str, Any], scalin
             {"eval_strategy": "steps", "num_generations_eval": 3},
             "the 3 rollouts of an eval's task",
         ),
+        ({"generation_batch_size": 12}, "generation_batch_size: 12 is no multiple of a backward"),
+        (
+            {"per_device_train_batch_size": 4, "generation_batch_size": 12},
+            "generation_batch_size: 12 makes 12 rollouts at once",
+        ),
+        (
+            {"per_device_train_batch_size": 4, "steps_per_generation": 3},
+            "steps_per_generation: 3 makes 12 rollouts at once",
+        ),
+        ({"generation_batch_size": 8, "steps_per_generation": 1}, "generation_batch_size: steps"),
+        ({"steps_per_generation": 4, "save_steps": 6}, "save_steps: 6 falls between two generat"),
+        ({"num_iterations": 2, "save_steps": 5}, "save_steps: 5 falls between"),
     ],
 )
 def test_a_batch_without_whole_groups_is_refused_by_the_field_that_is_wrong(
@@ -83,6 +95,9 @@ def test_a_batch_without_whole_groups_is_refused_by_the_field_that_is_wrong(
         {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2},
         {"per_device_train_batch_size": 3, "generation_batch_size": 24},
         {"per_device_eval_batch_size": 3},
+        {"steps_per_generation": 4, "save_steps": 8},
+        {"steps_per_generation": 4, "save_steps": 6, "save_strategy": "no"},
+        {"steps_per_generation": 4, "gradient_accumulation_steps": 4, "save_steps": 3},
         {"eval_strategy": "steps", "per_device_eval_batch_size": 4, "num_generations_eval": 2},
     ],
 )

@@ -14,7 +14,7 @@ from agent_env.training.config import ConfigError, GrpoConfig, parse_config
 from agent_env.training.preflight import check_machine, gpu
 from agent_env.training.preflight.gpu import gpu_faults, has_driver
 from tests.agent_env.training.preflight.source_test import model
-from tests.agent_env.training.preflight.versions_test import package
+from tests.agent_env.training.preflight.versions_test import ROOT, package
 
 
 def standin(folder: Path, name: str, text: str) -> None:
@@ -35,7 +35,7 @@ def unsloth(folder: Path) -> Path:
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(Path.cwd())])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
     return subprocess.run(
         [sys.executable, *command], env=environment, capture_output=True, text=True, check=False
     )
