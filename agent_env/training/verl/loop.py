@@ -24,7 +24,6 @@ try:
         AgentLoopBase,
         AgentLoopMetrics,
         AgentLoopOutput,
-        register,
     )
     from verl.experimental.agent_loop.tool_parser import ToolParser
 except ModuleNotFoundError as error:
@@ -38,7 +37,8 @@ except ModuleNotFoundError as error:
 _OURS = {field.name for field in fields(LoopSettings)}
 
 
-@register(AGENT_NAME)
+# Not verl's `@register`: verl imports this module for the first rollout, and the decorator would
+# then replace the loop file's entry by one without its keys.
 class AgentEnvLoop(AgentLoopBase):  # type: ignore[misc]
     """One rollout of a dataset row. The loop file's keys come as arguments, among verl's own."""
 
