@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import trl
 from transformers import PreTrainedTokenizerFast
 from trl.chat_template_utils import is_chat_template_prefix_preserving, supports_tool_calling
 
-from agent_env.training.models import load_model, save_model, settle_torch
+from agent_env.training.config import LoraConfig, SftConfig
+from agent_env.training.learner import rendering
+from agent_env.training.models import (
+    load_model,
+    save_memory,
+    save_model,
+    settle_torch,
+    with_adapters,
+)
 from agent_env.training.randomness import own_randomness, seed_everything
 from agent_env.training.tiny import build_model, build_tokenizer
 from agent_env.training.warmstart import Example, to_example, warm_start
 
 pytestmark = pytest.mark.trl
+
+CHAT_TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 
 WORDS = ("low", "high")
 
@@ -128,6 +140,50 @@ def test_a_warm_start_learns_what_it_is_shown(tokenizer: Any) -> None:
     )
     assert losses[0] > 1
     assert losses[-1] < 0.2
+
+
+def taught(tokenizer: Any, model: Any, **more: Any) -> list[float]:
+    """The losses of three steps on all examples."""
+    rows = [to_example(tokenizer, TOOLS, talk, decision_weight=2.0) for talk in TALKS]
+    told = {"pad": tokenizer.pad_token_id, "steps": 3, "batch_rows": 4, "learning_rate": 1e-2}
+    return list(warm_start(model, rows, **told, rng=random.Random(0), **more))
+
+
+def fresh(tokenizer: Any) -> Any:
+    seed_everything(0)
+    return build_model(tokenizer)
+
+
+def test_a_step_in_pieces_is_the_same_step(tokenizer: Any) -> None:
+    whole = taught(tokenizer, fresh(tokenizer))
+    assert taught(tokenizer, fresh(tokenizer), rows_at_once=1) == pytest.approx(whole, rel=1e-4)
+
+
+def test_adapters_alone_are_trained_whatever_memory_is_saved(tokenizer: Any) -> None:
+    kept, spared = (with_adapters(fresh(tokenizer), LoraConfig(rank=4)) for _ in range(2))
+    save_memory(spared)
+    losses = [taught(tokenizer, model) for model in (kept, spared)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[0][-1] < losses[0][0]
+    base = {name: weights for name, weights in kept.named_parameters() if "lora_" not in name}
+    assert not any(weights.requires_grad for weights in base.values())
+
+
+@pytest.mark.parametrize(
+    ("thinking", "first"),
+    [(False, "<tool_call>\n"), (None, "<think>\n\n</think>\n\n<tool_call>\n")],
+)
+def test_a_model_that_can_think_is_taught_what_it_will_be_shown(
+    tokenizer: Any, thinking: bool | None, first: str
+) -> None:
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.chat_template = (CHAT_TEMPLATES / "qwen3.jinja").read_text()
+    told = rendering(tokenizer, SftConfig(thinking=thinking))
+    taught = to_example(tokenizer, TOOLS, TALKS[0], decision_weight=1.0, rendering=told)
+    learned = tokenizer.decode([i for i, w in zip(taught.ids, taught.weights, strict=True) if w])
+    call = '{"name": "choose", "arguments": {"plan": "sell"}}\n</tool_call><|im_end|>'
+    assert learned.startswith(first + call)
+    assert learned.endswith("done<|im_end|>")
 
 
 def test_an_eval_uses_up_no_random_numbers_of_the_training() -> None:

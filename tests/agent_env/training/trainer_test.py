@@ -8,10 +8,16 @@ from types import SimpleNamespace
 import pytest
 from trl import GRPOConfig
 
-from agent_env.training.config import GrpoConfig, OutageConfig, UnslothConfig
+from agent_env.training.config import (
+    ConfigError,
+    GrpoConfig,
+    OutageConfig,
+    UnslothConfig,
+    VllmConfig,
+)
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import JobFailed
-from agent_env.training.learner import guard, step_arguments
+from agent_env.training.learner import check_boundaries, guard, step_arguments
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.progress import Progress
 from agent_env.training.rollouts import Recorder
@@ -117,3 +123,39 @@ def test_the_order_of_the_rows_is_passes_over_all_tasks_fixed_by_the_seed() -> N
     assert len(order) == 12
     assert sorted(order[:5]) == sorted(order[5:10]) == [0, 1, 2, 3, 4]
     assert order[:5] != order[5:10]
+
+
+def test_settings_that_are_left_out_are_left_to_the_trainer(tmp_path: Path) -> None:
+    config = GrpoConfig()
+    made = GRPOConfig(**arguments(config, tmp_path, **step_arguments(config)))
+    told = (made.chat_template_kwargs, made.use_vllm, made.loss_type, made.scale_rewards)
+    assert (*told, made.report_to) == (None, False, "dapo", "group", [])
+
+
+def test_settings_reach_the_trainer_under_its_own_names(tmp_path: Path) -> None:
+    config = GrpoConfig(
+        thinking=False,
+        vllm=VllmConfig(gpu_memory_share=0.4, max_seq_tokens=2048),
+        loss_type="dr_grpo",
+        scale_rewards="none",
+        report_to=("trackio",),
+    )
+    made = GRPOConfig(**arguments(config, tmp_path, **step_arguments(config)))
+    assert made.chat_template_kwargs == {"enable_thinking": False}
+    assert (made.use_vllm, made.vllm_mode) == (True, "colocate")
+    assert (made.vllm_gpu_memory_utilization, made.vllm_max_model_length) == (0.4, 2048)
+    assert (made.loss_type, made.scale_rewards, made.report_to) == ("dr_grpo", "none", ["trackio"])
+
+
+@pytest.mark.parametrize(("save_steps", "refused"), [(2, False), (3, True)])
+def test_a_checkpoint_in_the_middle_of_a_generations_updates_is_refused(
+    tmp_path: Path, save_steps: int, refused: bool
+) -> None:
+    config = GrpoConfig(train_batch=16)
+    told = arguments(config, tmp_path, **step_arguments(config), save_steps=save_steps)
+    args = GRPOConfig(**told, num_iterations=2)
+    if not refused:
+        check_boundaries(args)
+        return
+    with pytest.raises(ConfigError, match="12 batches, and a generation lasts 8"):
+        check_boundaries(args)
