@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from agent_env.client import AgentEnv
@@ -28,31 +30,39 @@ def run(job: Job[OutageConfig], stop: StopRequest) -> None:
     config = job.config
     metrics = MetricsFile(job.metrics, max_steps=config.steps)
     metrics.cut_back(-1)
-    with closing(Interruption(config)) as interruption:
-        waits = config.rule == "seed"
-        with AgentEnv(interruption.url, waits_for_server=waits) as env:
-            preflight.check_job(job, env, sessions=config.rollouts_per_step)
-            _trainer(job, env, interruption, metrics, stop).train()
+    with (
+        TemporaryDirectory() as journal,
+        closing(Interruption(config, Path(journal))) as interruption,
+        AgentEnv(interruption.url, waits_for_server=interruption.rule.waits) as env,
+    ):
+        preflight.check_job(job, env, sessions=config.rollouts_per_step)
+        _trainer(job, env, interruption, metrics, stop).train()
     if stop.asked:
         raise Stopped
     numbers = outage_costs(metrics.lines(), config.interrupt_step)
-    numbers |= {"rule": config.rule, "down_s": interruption.down_s}
-    metrics.append("final", config.steps, numbers, datetime.now(UTC))
+    numbers |= {f"interrupted_{name}": count for name, count in interruption.counts.items()}
+    numbers |= {"stopped_after_s": interruption.stopped_after_s, "down_s": interruption.down_s}
+    metrics.append("final", config.steps, numbers | {"rule": config.rule}, datetime.now(UTC))
 
 
 def outage_costs(lines: Sequence[Line], step: int) -> dict[str, Any]:
-    """Rollouts of the interrupted `step`, of the next one, and of all after that."""
+    """Rollouts of the interrupted `step`, of the next one, and of all after that.
+
+    And the interrupted step's mean reward over its scored rollouts, if there are any.
+    """
     trained = [line for line in lines if line["kind"] == "train"]
     groups = {
         "interrupted": [line for line in trained if line["step"] == step],
         "next": [line for line in trained if line["step"] == step + 1],
         "after": [line for line in trained if int(line["step"] or 0) > step + 1],
     }
-    return {
+    costs = {
         f"{name}_{count}": sum(int(line[count] or 0) for line in group)
         for name, group in groups.items()
         for count in COUNTS
     }
+    (reward,) = (line["reward"] for line in groups["interrupted"])
+    return costs if reward is None else costs | {"interrupted_reward": reward}
 
 
 def _trainer(

@@ -16,7 +16,11 @@ from typing import Any
 import pytest
 
 from agent_env.training.checkpoints import latest_complete_checkpoint
+from agent_env.training.config import OutageConfig
+from agent_env.training.job import read_job
 from agent_env.training.metrics import TIMES
+from agent_env.training.programs.outage import run as run_outage
+from agent_env.training.stopping import StopRequest
 
 # Each starts the trainer several times, and its imports alone take a while on a busy machine.
 pytestmark = [pytest.mark.trl, pytest.mark.timeout(240)]
@@ -200,14 +204,45 @@ def test_an_eval_counts_every_rollout_and_writes_it_down(home: Path, model: Path
     assert {json.loads(line)["split"] for line in lines} == {"coarse-eval"}
 
 
-@pytest.mark.parametrize(("rule", "scored"), [("old", 0), ("seed", 8)])
-def test_the_step_that_starts_while_the_server_is_gone_is_scored_under_the_seeds_rule(
-    home: Path, model: Path, rule: str, scored: int
+@dataclass(frozen=True)
+class Outage:
+    """What a rule's outage costs: scored rollouts of 8."""
+
+    rule: str
+    interrupted: int
+    next: int
+    after_s: float = 10.0
+    words: str = "under its first tool call"
+
+
+OUTAGES = [
+    Outage("old", interrupted=0, next=0),
+    Outage("seed", interrupted=0, next=8, after_s=1e-3, words="as its last rollout began"),
+    Outage("continued", interrupted=8, next=8),
+    Outage("stock", interrupted=0, next=8),
+]
+
+
+@pytest.mark.parametrize("outage", OUTAGES, ids=lambda outage: outage.rule)
+def test_an_outage_costs_what_its_rule_says_and_no_lost_rollout_counts_as_zero(
+    home: Path,
+    model: Path,
+    outage: Outage,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = {"rule": rule, "down_s": 0.5, "rollouts_per_step": 8, "rollouts_per_task": 4}
-    job = Job(home / f"outage-{rule}", "outage").write(config, model)
-    assert job.run() == 0, job.stderr
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    config = {"rule": outage.rule, "down_s": 0.5, "interrupt_after_s": outage.after_s}
+    job = Job(home / f"outage-{outage.rule}", "outage")
+    job.write(config | {"rollouts_per_step": 8, "rollouts_per_task": 4}, model)
+    # In this process, as four times the imports of a trainer take longer than the test.
+    run_outage(read_job(job.folder / "job.json", OutageConfig), StopRequest())
+    assert f"into step 2, {outage.words}" in capsys.readouterr().out
     final = job.metrics()[-1]
-    assert final["interrupted_unscored"] == 8
-    assert (final["next_scored"], final["next_unscored"]) == (scored, 8 - scored)
-    assert (final["after_scored"], final["after_unscored"]) == (8, 0)
+    scored = [final[f"{part}_scored"] for part in ("interrupted", "next", "after")]
+    unscored = [final[f"{part}_unscored"] for part in ("interrupted", "next", "after")]
+    assert scored == [outage.interrupted, outage.next, 8]
+    assert unscored == [8 - count for count in scored]
+    assert (final["interrupted_continued"], final["interrupted_zero"]) == (outage.interrupted, 0)
+    assert ("interrupted_reward" in final) == (outage.interrupted > 0)
+    assert final["down_s"] >= 0.5
