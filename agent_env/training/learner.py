@@ -14,7 +14,6 @@ from trl.chat_template_utils import (
 
 from agent_env.training import models, unsloth
 from agent_env.training.config import (
-    ConfigError,
     GrpoConfig,
     ProgramConfig,
     SftConfig,
@@ -78,8 +77,6 @@ def grpo_trainer(
     """The trainer, ready to evaluate and to train."""
     evals = eval_arguments(samples=config.eval_samples, tasks=len(eval_rows), batch=config.batch)
     settings = step_arguments(config) | _saving(config) | evals
-    args = unsloth.grpo_config(**arguments(config, out, **settings))
-    check_boundaries(args)
     trainer = Trainer(
         stop=stop,
         metrics=metrics,
@@ -90,27 +87,10 @@ def grpo_trainer(
         environment_factory=factory,
         train_dataset=planned_rows(config, rows),
         eval_dataset=eval_rows,
-        args=args,
+        args=unsloth.grpo_config(**arguments(config, out, **settings)),
     )
     trainer.add_callback(MissedEval(trainer, metrics))
     return trainer
-
-
-def check_boundaries(args: Any) -> None:
-    """Raises ConfigError where a checkpoint would fall in the middle of a generation's updates.
-
-    What is left of the generation is no part of a checkpoint: a run that goes on from there would
-    generate anew, and end with other numbers than an undisturbed one.
-    """
-    used = args.steps_per_generation * args.num_iterations
-    saved = int(args.save_steps) * args.gradient_accumulation_steps
-    if saved % used:
-        raise ConfigError(
-            [
-                f"config.save_steps: {args.save_steps} steps are {saved} batches, and a "
-                f"generation lasts {used}: save when one is used up"
-            ]
-        )
 
 
 def guard(config: TrainingConfig) -> UnscoredGuard:

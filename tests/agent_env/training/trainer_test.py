@@ -9,7 +9,6 @@ import pytest
 from trl import GRPOConfig
 
 from agent_env.training.config import (
-    ConfigError,
     GrpoConfig,
     OutageConfig,
     UnslothConfig,
@@ -17,7 +16,7 @@ from agent_env.training.config import (
 )
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import JobFailed
-from agent_env.training.learner import check_boundaries, guard, step_arguments
+from agent_env.training.learner import guard, step_arguments
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.progress import Progress
 from agent_env.training.rollouts import Recorder
@@ -145,17 +144,3 @@ def test_settings_reach_the_trainer_under_its_own_names(tmp_path: Path) -> None:
     assert (made.use_vllm, made.vllm_mode) == (True, "colocate")
     assert (made.vllm_gpu_memory_utilization, made.vllm_max_model_length) == (0.4, 2048)
     assert (made.loss_type, made.scale_rewards, made.report_to) == ("dr_grpo", "none", ["trackio"])
-
-
-@pytest.mark.parametrize(("save_steps", "refused"), [(2, False), (3, True)])
-def test_a_checkpoint_in_the_middle_of_a_generations_updates_is_refused(
-    tmp_path: Path, save_steps: int, refused: bool
-) -> None:
-    config = GrpoConfig(train_batch=16)
-    told = arguments(config, tmp_path, **step_arguments(config), save_steps=save_steps)
-    args = GRPOConfig(**told, num_iterations=2)
-    if not refused:
-        check_boundaries(args)
-        return
-    with pytest.raises(ConfigError, match="12 batches, and a generation lasts 8"):
-        check_boundaries(args)
