@@ -73,7 +73,7 @@ def plan_view(plan: Plan) -> Group:
         times = (f"{at:%d %H:%M:%S}" for at in (box.drain_at, box.poweroff_at, box.cloud_at))
         ends.add_row(box.name, *times, str(box.vcpus), box.quota_code)
     parts = ("job", "box", "expected", "runs", "needs", "pins", "results")
-    jobs = _table("Jobs (expected times are hours:minutes from the run's start)", parts)
+    jobs = _table("Jobs (expected times from the run's start)", parts)
     for job in plan.jobs:
         what = job.program or job.command or ""
         files = f" ({job.workdir_files} files, {job.workdir_bytes:,} B)" if job.workdir else ""
@@ -92,8 +92,7 @@ def _when(job: PlannedJob) -> str:
 
 
 def _clock_of(hours: Decimal) -> str:
-    whole, minutes = divmod(int((hours * 60).to_integral_value()), 60)
-    return f"{whole}:{minutes:02}"
+    return str(timedelta(seconds=round(hours * 3600)))
 
 
 def _table(title: str, names: tuple[str, ...]) -> Table:
