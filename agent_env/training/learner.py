@@ -44,12 +44,9 @@ def peft_config(config: ProgramConfig) -> Any:
 def load_student(source: str, config: SftConfig) -> tuple[Any, Any]:
     """The same for the warm start's own loop: adapters on, and sparing with a GPU's memory."""
     model, tokenizer = load(source, config)
-    if config.unsloth is not None:
-        unsloth.for_training(model)
-        return model, tokenizer
     if config.lora is not None:
         model = models.with_adapters(model, config.lora)
-    if torch.cuda.is_available():
+    if config.unsloth is None and torch.cuda.is_available():
         models.save_memory(model)
     return model, tokenizer
 

@@ -164,7 +164,9 @@ def load_model(source: str, config: UnslothConfig, *, seed: int) -> tuple[Any, A
 
 
 def for_training(model: Any) -> None:
-    """Switch a loaded model to training: its own gradient checkpointing, no cache."""
+    """Switch a loaded model to training: its own gradient checkpointing, no cache, real logits."""
+    # Its GRPO, which an eval runs, has the model return hidden states in their place.
+    os.environ["UNSLOTH_RETURN_HIDDEN_STATES"] = "0"
     import_module("unsloth").FastLanguageModel.for_training(model)
 
 

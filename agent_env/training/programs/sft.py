@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_env.bundle import load_bundle
 from agent_env.client import AgentEnv
-from agent_env.training import learner, merging, models, preflight, tiny
+from agent_env.training import learner, merging, models, preflight, tiny, unsloth
 from agent_env.training.config import SftConfig
 from agent_env.training.demonstrations import Conversation, play_expert, tools_of
 from agent_env.training.job import Job, JobFailed
@@ -124,6 +124,8 @@ def _teach(
     pad = judge.processing_class.pad_token_id
     steps, rate = config.steps, config.learning_rate
     for _ in range(1 + config.extra_rounds):
+        if config.unsloth:
+            unsloth.for_training(model)
         losses = warm_start(
             model,
             examples,
