@@ -19,6 +19,7 @@ PINS ?=
 UPGRADE ?=
 SIZES ?=
 SINGLES ?=
+REHEARSE ?=
 
 BIN := .venv/bin
 GPURUN := $(BIN)/gpurun
@@ -50,7 +51,7 @@ openenv-setup: .venv-openenv/.installed ## Make .venv-openenv: stock OpenEnv, th
 ray-setup: .venv-ray/.installed ## Make .venv-ray: verl, SkyRL and Ray on the CPU, for the tests of their adapters
 
 ##@ Run
-.PHONY: gpu-proof kill-proof pull sweep cloud-stop
+.PHONY: gpu-proof gpu-check kill-proof pull sweep cloud-stop
 ifeq ($(CLOUD),aws)
 gpu-proof: setup ## The main job: rehearsal on the local cloud; CLOUD=aws CAP=40 runs it on AWS (asks first)
 	@test -n "$(CAP)" || { echo "CLOUD=aws spends money: say how much at most, e.g. CAP=40" >&2; exit 2; }
@@ -59,6 +60,9 @@ else
 gpu-proof: setup $(WHEELS)/cpu/.complete
 	$(GPURUN) up runbooks/rehearsal.yaml --cloud $(CLOUD) --yes$(if $(CAP), --cap $(CAP))
 endif
+
+gpu-check: $(if $(REHEARSE),.venv-train/.installed) ## Can jobs train on this machine's NVIDIA GPU? 8 min, makes .venv-gpu (4 GB to download); REHEARSE=1 needs no GPU
+	$(PYTHON) -m tools.gpu_check $(if $(REHEARSE),--rehearse)
 
 kill-proof: setup ## Show that every enforcer by itself ends a box; CLOUD=aws does it on AWS for a cent (asks first)
 	$(GPURUN) kill-proof --cloud $(CLOUD)$(if $(CAP), --cap $(CAP))$(if $(YES), --yes)
@@ -145,7 +149,7 @@ drift: setup ## Compare Unsloth's pinned wheels with what we know of them (fetch
 	$(BIN)/python -m tools.unsloth_drift $(if $(WRITE),--write)
 
 clean: ## Remove what make made (not your results, not the local cloud's state)
-	rm -rf .venv .venv-train .venv-openenv $(WHEELS) .wheels-pins build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .gpu-check .venv .venv-gpu .venv-train .venv-openenv $(WHEELS) .wheels-pins build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.installed: requirements/dev.txt pyproject.toml

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MADE = (".venv", ".wheels", ".hypothesis", ".gpurun")
+MADE = (".venv", ".wheels", ".hypothesis", ".gpurun", ".gpu-check")
 TEXT = {".py", ".md", ".txt", ".in", ".toml", ".yaml", ".yml", ".json", ".jsonl", ".j2", ".sh", ""}
 
 
@@ -42,7 +42,7 @@ def lines_matching(pattern: str) -> list[str]:
 def _made(path: Path) -> bool:
     """Whether make, a test or a run made it."""
     parts = path.relative_to(ROOT).parts
-    return parts[0] in {"results", "build", "dist"} or any(
+    return parts[0] in {"results", "build", "dist", "gpu-check.json"} or any(
         part == "__pycache__" or part.endswith(("_cache", ".egg-info")) or part.startswith(MADE)
         for part in parts
     )

@@ -1,0 +1,93 @@
+"""What the check says on a machine that lacks something."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.gpu_check import course, machine
+from tools.gpu_check.__main__ import main
+
+GPU = "NVIDIA L4, {driver}, 23034 MiB"
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty PATH and an empty home."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(course, "VENV", tmp_path / "venv")
+    return folder
+
+
+def install_nvidia_smi(path: Path, says: str) -> None:
+    script = path / "nvidia-smi"
+    script.write_text(f"#!{sys.executable}\nprint({says!r})\n")
+    script.chmod(0o755)
+
+
+def test_without_a_gpu_it_says_at_once_what_runs_instead(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--folder", str(tmp_path), "--json", str(tmp_path / "gpu-check.json")]) == 3
+    told = capsys.readouterr().err
+    assert "nvidia-smi isn't on the PATH" in told
+    assert {"make gpu-proof", "make gpu-check REHEARSE=1"} <= {
+        line.strip().split("   ")[0] for line in told.splitlines()
+    }
+    assert not (tmp_path / "gpu-check.json").exists()
+
+
+def test_a_driver_that_doesnt_run_is_no_gpu(path: Path) -> None:
+    install_nvidia_smi(path, "No devices were found")
+    with pytest.raises(machine.NoGpu, match="No devices were found"):
+        machine.find_gpu()
+
+
+@pytest.mark.parametrize(("driver", "good"), [("570.86.15", False), ("580.95.05", True)])
+def test_the_driver_must_be_one_that_cuda_13_runs_on(path: Path, driver: str, good: bool) -> None:
+    install_nvidia_smi(path, GPU.format(driver=driver))
+    gpu = machine.find_gpu()
+    assert gpu.driver_is_new_enough == good
+    assert ("wants 580" in str(gpu)) != good
+
+
+def test_without_the_packages_and_the_python_for_them_the_rest_is_skipped(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_nvidia_smi(path, GPU.format(driver="580.95.05"))
+    written = tmp_path / "gpu-check.json"
+    assert main(["--folder", str(tmp_path), "--json", str(written)]) == 1
+    result = json.loads(written.read_text())
+    verdicts = {check["name"]: check["verdict"] for check in result["checks"]}
+    assert verdicts.pop("GPU and driver") == "PASS"
+    assert verdicts.pop("packages") == "FAIL"
+    assert set(verdicts) == {"CUDA", "tiny model", "16-bit LoRA", "4-bit QLoRA"}
+    assert set(verdicts.values()) == {"SKIPPED"}
+    assert (result["exit_status"], result["rehearsal"]) == (1, False)
+    assert "the lock is for Python 3.12, and none is here" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_it_starts_where_no_package_is_installed(path: Path) -> None:
+    code = f"import sys; sys.path.insert(0, {str(course.ROOT)!r}); import tools.gpu_check.__main__"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+
+
+def test_a_package_of_another_version_is_named(tmp_path: Path) -> None:
+    lock = tmp_path / "lock.txt"
+    lock.write_text("pytest==0.1 \\\n    --hash=sha256:00\nno-such-package==1.0\n")
+    wrong = machine.differences(sys.executable, lock, ["pytest", "no-such-package"])
+    assert wrong == [f"pytest {pytest.__version__}, not 0.1", "no-such-package missing, not 1.0"]
+
+
+def test_every_package_that_is_compared_is_locked() -> None:
+    for lock, names in (("unsloth", course.NEEDED), ("cpu", course.NEEDED_ON_THE_CPU)):
+        assert set(names) <= machine.locked_versions(course.PINS / f"{lock}.txt").keys()
