@@ -127,7 +127,8 @@ def next_command() -> str:
 
 def _run(name: str, path: Path, stop: StopRequest) -> None:
     job = read_job(path, CONFIGS[name])
-    check_machine(job.model_source, job.config)
+    if job.config.under_trl:
+        check_machine(job.model_source, job.config)
     check_reporting(job.config)
     settle_process(source=job.model_source, unsloth=job.config.unsloth is not None)
     # Found by name and only now: a wrong config is told in a fraction of a second, and unsloth
