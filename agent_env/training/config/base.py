@@ -45,8 +45,6 @@ class ProgramConfig(Section):
     """Whether the program can train on several bundles at once."""
     under_trl: ClassVar[bool] = True
     """Whether it needs TRL's stack; else it looks at its machine itself."""
-    under_trl: ClassVar[bool] = True
-    """Whether TRL trains; a program of another trainer looks for that one's packages itself."""
 
     bundle: Names = "gridsim"
     """An installed bundle's name, `module:attribute`, or a folder; or a list of them, and then
