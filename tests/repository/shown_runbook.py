@@ -37,10 +37,10 @@ def _whole(values: dict[str, Any]) -> list[dict[str, Any]]:
     job: dict[str, Any] = {"box": "one", "hours": "10m"}
     around = {
         "name": "shown",
-        "cap_usd": 20,
+        "cap_usd": 40,
         "regions": ["us-east-1"],
         "pins": "cpu",
-        "boxes": {"one": {"instance": "g6.4xlarge", "hours": 1}},
+        "boxes": {"one": {"instance": "g6.4xlarge", "hours": 6}},
         "jobs": {"first": {**job, "program": "sft"}},
     }
     if values.keys() <= RunbookSpec.model_fields.keys():
