@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +13,11 @@ from typing import Any
 import pytest
 
 from agent_env import AgentEnv
+from agent_env.client.local import LocalServer
 from agent_env.errors import AtCapacity
 from agent_env.training import models, tiny, trained_on
 from agent_env.training.config import CONFIGS, ConfigError
-from agent_env.training.job import read_job
+from agent_env.training.job import read_job, run_program
 from agent_env.training.stopping import StopRequest
 from agent_env.training.trained_on import RECORD
 from tests.agent_env.training.checkpoints_test import checkpoint
@@ -98,3 +101,21 @@ def test_a_saved_model_carries_what_its_job_was_trained_on(tmp_path: Path, env: 
     tokenizer = tiny.build_tokenizer([[{"role": "user", "content": "hi"}]], [])
     models.save_model(tiny.build_model(tokenizer), tokenizer, tmp_path / "model")
     assert trained_on.read(tmp_path / "model") == record
+
+
+def test_a_server_that_doesnt_answer_fails_the_job_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with LocalServer("gridsim") as server:
+        gone = server.url
+    config = {"model": model(tmp_path / "m", known("qwen3")), "env_url": gone}
+    job = {"config": config, "out": str(tmp_path / "out"), "metrics": str(tmp_path / "m.jsonl")}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path / "job.json")])
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    before = signal.getsignal(signal.SIGTERM)
+    status = run_program("evaluate")
+    signal.signal(signal.SIGTERM, before)
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert (status, said.partition(": ")[0]) == (1, "failed")
+    assert gone in said
