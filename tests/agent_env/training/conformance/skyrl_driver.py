@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,10 @@ def _batch(given: Sequence[dict[str, Any]]) -> dict[str, Any]:
         }
         for number, row in enumerate(given)
     ]
+    # Found late: the support module makes SkyRL importable on this Python.
+    prepare = import_module("skyrl.train.generators.utils").prepare_generator_input
     made: dict[str, Any]
-    made, _ = skyrl.prepare_generator_input(items, 1, None, "agent_env", "train", 1)
+    made, _ = prepare(items, 1, None, "agent_env", "train", 1)
     return made
 
 

@@ -40,7 +40,7 @@ def play(url: str, script: Script, folder: Path, *, timeout: float) -> Sequence[
     tokenizer = verl_harness.byte_tokenizer()
     with AgentEnv(url) as env:
         given = [dataset_rows(env, row["split"])[row["index"]] for row in rows(script.cases)]
-    waits = {"patience": timeout, "reset_timeout": timeout, "step_timeout": timeout}
+    waits: Any = {"patience": timeout, "reset_timeout": timeout, "step_timeout": timeout}
     model: Any = Model(script, tokenizer)
     worker = verl_harness.made_worker(folder / "run", url, model, sessions=len(given), **waits)
     return [_outcome(tokenizer, one) for one in asyncio.run(worker.play_all(given))]
