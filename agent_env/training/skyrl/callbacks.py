@@ -37,7 +37,7 @@ class MetricsLines(TrainingCallback):  # type: ignore[misc]
         self._path = path
 
     def on_train_start(self, _trainer: Any, callback_input: Any, _control: Any) -> None:
-        self._file(callback_input).cut_back(callback_input.global_step)
+        self._file(callback_input).cut_back(callback_input.global_step or -1)
 
     def on_eval_end(self, _trainer: Any, callback_input: Any, _control: Any) -> None:
         metrics = callback_input.metrics or {}

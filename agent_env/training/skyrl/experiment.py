@@ -76,7 +76,9 @@ def run(cfg: Any) -> None:
 
 def parsed(arguments: list[str]) -> Any:
     """The whole config, checked by SkyRL and by us. Raises ValueError, AssertionError."""
-    cfg = AgentEnvConfig.from_cli_overrides(arguments)
+    # SkyRL's entry point looks for this word itself; its config knows no such field.
+    words = [word for word in arguments if not word.startswith("trainer.override_entrypoint=")]
+    cfg = AgentEnvConfig.from_cli_overrides(words)
     cfg.generator.agent_env.check()
     validate_cfg(cfg)
     return cfg

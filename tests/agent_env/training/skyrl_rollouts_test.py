@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -97,6 +98,18 @@ def test_a_server_killed_in_mid_rollout_costs_time_and_no_score(tmp_path: Path) 
         assert output["rollout_metrics"]["env/continued"] == 4
         assert output["rollout_metrics"]["env/unscored"] == 0
         eventually(lambda: free(server))
+
+
+def test_rollouts_that_begin_while_the_server_restarts_wait_for_it() -> None:
+    with LocalServer(COUNTER, max_sessions=4) as server:
+        made = generator(server.url, adds)
+        given = batch(rows_of(server.url, "train")[0], 4)
+        server.kill()
+        back = threading.Thread(target=server.restart)
+        back.start()
+        output = generated(made, given)
+        back.join()
+        assert totals(output) == pytest.approx([0.2, 0.4, 0.6, 0.8])
 
 
 def test_what_a_restart_loses_teaches_nothing_and_shifts_no_siblings_baseline() -> None:
