@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import ssl
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from websockets.exceptions import (
     ConnectionClosed,
@@ -20,10 +21,21 @@ from websockets.exceptions import (
 )
 
 from agent_env.client._talk import Cut
-from agent_env.errors import ProtocolError, ServerDown, SessionError, Unauthorized
+from agent_env.errors import (
+    ProtocolError,
+    ServerDown,
+    SessionError,
+    SessionLost,
+    Unauthorized,
+)
 
 MAX_REPLY_BYTES = 100 * 2**20
 TOKEN_VARIABLE = "AGENT_ENV_TOKEN"  # noqa: S105 - the name of it
+OWNER_HEADER = "Agent-Env-Owner"
+MOST_OWNER = 600
+RUN = time.time_ns() // 1_000_000
+"""This process's run of whatever owner: milliseconds since the epoch, so that the next one's is
+greater. What is pickled for another process keeps it."""
 GOODBYE = '{"type": "close"}'
 CLOSE_TIMEOUT_S = 1.0
 
@@ -38,19 +50,29 @@ class Address:
 
     url: str
     token: str | None = field(default=None, repr=False)
+    owner: str | None = None
+    """Whose sessions these are; a newer run of the owner ends those of the older ones."""
+    run: int = 0
 
     @classmethod
-    def of(cls, url: str, token: str | None = None) -> Address:
-        """Without a token, the one in AGENT_ENV_TOKEN. Raises ValueError for no such address."""
+    def of(cls, url: str, token: str | None = None, owner: str | None = None) -> Address:
+        """Without a token, the one in AGENT_ENV_TOKEN. Raises ValueError for what can't be."""
+        if owner is not None and not 1 <= len(quote(owner, safe="")) <= MOST_OWNER:
+            raise ValueError(f"owner: a name of 1 to {MOST_OWNER} characters, percent-encoded")
         token = token or os.environ.get(TOKEN_VARIABLE) or None
         if token is not None and not re.fullmatch(r"[!-~]+", token):
             raise ValueError(f"the token ({TOKEN_VARIABLE}) has characters no header can carry")
-        return cls(_http_url(url), token)
+        return cls(_http_url(url), token, owner, RUN)
 
     @property
     def headers(self) -> dict[str, str]:
         """What every request carries."""
-        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        bearer = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return bearer if self.owner is None else bearer | {OWNER_HEADER: self._owned}
+
+    @property
+    def _owned(self) -> str:
+        return f"{quote(self.owner or '', safe='')}/{self.run}"
 
     @property
     def loopback(self) -> bool:
@@ -115,6 +137,9 @@ def refused_with(address: Address, status: int, path: str) -> SessionError:
     if status == 401:
         wrong = "has another token than ours" if address.token else "wants a token"
         return Unauthorized(f"{address.url} {wrong}: set {TOKEN_VARIABLE}, or give token=")
+    if status == 409:
+        said = f"a newer run of {address.owner!r} has taken its sessions over: only one may go on"
+        return SessionLost(f"{address.url}: {said}")
     if status >= 500:
         return ServerDown(f"{address.url} answers HTTP {status}")
     return ProtocolError(f"{address.url} is no env server: HTTP {status} on {path}")

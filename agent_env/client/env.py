@@ -29,8 +29,9 @@ class AgentEnv:
     `budget` for a whole call with all its waits (None: the sum of its parts). With
     `waits_for_server`, a server that refuses connections, as one restarting does, is waited for up
     to `max(patience, reset_timeout)`; without, rollouts are unscored at once. The first session
-    raises in any case. `token` is the server's, else the one in AGENT_ENV_TOKEN. Raises ValueError
-    for an address or an option that can't be.
+    raises in any case. `token` is the server's, else the one in AGENT_ENV_TOKEN. `owner` names the
+    job: its next process ends the sessions that this one leaves behind. Raises ValueError for an
+    address or an option that can't be.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class AgentEnv:
         budget: float | None = None,
         waits_for_server: bool = True,
         token: str | None = None,
+        owner: str | None = None,
     ) -> None:
         self._policy = Policy(
             patience=patience,
@@ -51,7 +53,7 @@ class AgentEnv:
             budget=budget,
             waits_for_server=waits_for_server,
         )
-        self._site = Site(Address.of(url, token))
+        self._site = Site(Address.of(url, token, owner))
         self._server: LocalServer | None = None
         self._given: set[str] = set()
 

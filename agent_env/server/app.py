@@ -22,6 +22,7 @@ from agent_env.server.guard import Guard
 from agent_env.server.journal import Journals
 from agent_env.server.mcp_api import mcp_route
 from agent_env.server.openapi import openapi
+from agent_env.server.owners import Gate, Owner
 from agent_env.server.protocol import CallTool, ListTools, Reset
 from agent_env.server.served import Reward, Served, described, serve
 from agent_env.server.serving import Away, Serving
@@ -48,6 +49,9 @@ class Desk(Protocol):
 
     def capacity(self) -> dict[str, int]:
         """Counts of sessions by what became of them."""
+
+    def admit(self, owner: Owner) -> bool:
+        """End what older runs of that owner have; False if it is itself an older one."""
 
     async def drain(self, grace_s: float) -> None:
         """Take no new session or step; let the running steps end within the grace time."""
@@ -123,9 +127,10 @@ def assembled(
     """The facts and the Task API beside these routes; `app.state.sessions` is the desk."""
     routes = [*routes, *_fact_routes(served, desk), *task_routes(served)]
     document = openapi(served.name, routes)
+    guard = [] if token is None else [Middleware(Guard, token=token)]
     app = Starlette(
         routes=[*routes, Route("/openapi.json", _answer(lambda: (200, document)))],
-        middleware=[] if token is None else [Middleware(Guard, token=token)],
+        middleware=[*guard, Middleware(Gate, host=desk)],
         exception_handlers={HTTPException: _as_json},
         lifespan=lifespan,
     )

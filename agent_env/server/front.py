@@ -22,6 +22,7 @@ from agent_env.server.doorway import Doorway
 from agent_env.server.head import Target
 from agent_env.server.journal import Journals
 from agent_env.server.nursery import Nursery
+from agent_env.server.owners import Owner, Owners
 from agent_env.server.process import EnvServer
 from agent_env.server.sessions import Times
 from agent_env.server.slots import Slots
@@ -83,6 +84,7 @@ class Front:
         self._tasks: set[asyncio.Task[object]] = set()
         self._all_gone = asyncio.Event()
         self._numbers = count(1)
+        self._owners = Owners()
         if journals is not None:
             journals.reclaim(self._slots)
 
@@ -99,6 +101,13 @@ class Front:
     def capacity(self) -> dict[str, int]:
         """Counts of sessions by what became of them."""
         return self._slots.counts()
+
+    def admit(self, owner: Owner) -> bool:
+        """The workers end what older runs of that owner have; False if it is older itself."""
+        if self._owners.learns(owner):
+            for worker in self._workers:
+                _tell_of(owner, worker)
+        return self._owners.admits(owner)
 
     def open(self, server: EnvServer, listener: socket.socket) -> None:
         """Start the workers and accept; call on the running loop."""
@@ -260,8 +269,12 @@ class Front:
                 worker.handed.pop(number)[0].close()
             case {"busy": busy}:
                 worker.busy = busy
+            case {"owner": name, "run": run}:
+                self.admit(Owner(name, run))
             case {"hello": pid}:
                 worker.pid = pid
+                for owner in self._owners:
+                    _tell_of(owner, worker)
 
     def _enter(self, worker: Worker, ticket: int, session_id: str | None, wait_s: float) -> None:
         if self._slots.take(session_id):
@@ -294,3 +307,8 @@ class Front:
         for session_id in self._slots.give_claims_up(session_ids):
             if self._journals is not None:
                 self._journals.leave(session_id)
+
+
+def _tell_of(owner: Owner, worker: Worker) -> None:
+    if worker.channel is not None:
+        worker.channel.tell({"owner": owner.name, "run": owner.run})

@@ -6,6 +6,7 @@ import asyncio
 from itertools import count
 
 from agent_env.server.channel import Channel, Message
+from agent_env.server.owners import Owner
 from agent_env.server.slots import wait_for
 from agent_env.server.socket import Gone, Socket
 
@@ -58,6 +59,10 @@ class RemoteSlots:
     def seat(self, session_id: str) -> None:
         """See Room."""
         self._tell({"seat": session_id})
+
+    def announce(self, owner: Owner) -> None:
+        """The front tells the other workers."""
+        self._tell({"owner": owner.name, "run": owner.run})
 
     def release(self, session_id: str | None) -> None:
         """See Room."""

@@ -15,6 +15,7 @@ from agent_env.server import carry, ordering, record
 from agent_env.server.carry import Carried, carry_out
 from agent_env.server.episode import Chosen, Episode, choose
 from agent_env.server.journal import JournalFile, JournalFull
+from agent_env.server.owners import Owner
 from agent_env.server.protocol import FrameError, Reset, Step
 from agent_env.server.rebuild import Lost, Rebuilt, rebuild, takes_down, took_down
 from agent_env.server.said import Said, session_metadata
@@ -58,6 +59,7 @@ class Session:
         "journal",
         "known",
         "lost",
+        "owner",
         "reply",
         "seq",
     )  # fmt: skip
@@ -66,6 +68,7 @@ class Session:
         self.id = session_id
         self.holder: object = None
         """The socket that has it, if any."""
+        self.owner: Owner | None = None
         self.known = session_id is not None
         """Whether the client has shown that it can go on with a session."""
         self.journal: JournalFile | None = None

@@ -17,12 +17,13 @@ from weakref import WeakValueDictionary
 
 from agent_env.server.entry import Entry
 from agent_env.server.journal import Journals
+from agent_env.server.owners import Owner, Owners
 from agent_env.server.protocol import SESSION_ID, FrameError
 from agent_env.server.rebuild import Lost
 from agent_env.server.served import Served
 from agent_env.server.session import Session
 from agent_env.server.slots import Room
-from agent_env.server.socket import FENCED, Socket
+from agent_env.server.socket import FENCED, REPLACED, Socket
 from agent_env.server.work import Work
 
 _log = logging.getLogger(__name__)
@@ -64,6 +65,8 @@ class Sessions:
         self._held: dict[Session, asyncio.TimerHandle] = {}
         self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._claims_timer: asyncio.TimerHandle | None = None
+        self._owners = Owners()
+        self._closing: set[asyncio.Future[None]] = set()
 
     @property
     def journaled(self) -> bool:
@@ -78,6 +81,14 @@ class Sessions:
     def capacity(self) -> dict[str, int]:
         """Counts of sessions by what became of them."""
         return self.slots.counts()
+
+    def admit(self, owner: Owner) -> bool:
+        """End the sessions of its older runs, with their journals; False if it is older itself."""
+        if self._owners.learns(owner):
+            self.slots.announce(owner)
+            for session in [one for one in self._live.values() if owner.replaces(one.owner)]:
+                self._replace(session)
+        return self._owners.admits(owner)
 
     def begin(self) -> None:
         """Call once the event loop runs: in the end, claims that nobody takes are given up."""
@@ -120,6 +131,10 @@ class Sessions:
                 session = self._live.get(entry.session_id) or await self._recalled(socket, entry)
         older, session.holder = session.holder, socket
         self._let_go(session)
+        session.owner = socket.owner or session.owner
+        if socket.owner is not None and not self._owners.admits(socket.owner):
+            self.end(session)
+            raise Lost("SESSION_LOST", "a newer run of the same owner began meanwhile")
         if isinstance(older, Socket):
             await older.close(FENCED)
         return session
@@ -176,6 +191,14 @@ class Sessions:
         session.holder = None
         self._let_go(session)
         self._free(session, keep=False)
+
+    def _replace(self, session: Session) -> None:
+        holder = session.holder
+        self.end(session)
+        if isinstance(holder, Socket):
+            closing = asyncio.ensure_future(holder.close(REPLACED))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     async def _recalled(self, socket: Socket, entry: Entry) -> Session:
         """A session that isn't live: from its journal, or new where the socket agrees to that."""

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Any, Protocol
 
+from agent_env.server.owners import Owner
 from agent_env.server.socket import Gone, Socket
 
 MAX_WAIT_S = 60.0
@@ -43,6 +44,9 @@ class Room(Protocol):
 
     def give_claims_up(self) -> list[str]:
         """Keep no more room for the sessions of before that didn't come; returns them."""
+
+    def announce(self, owner: Owner) -> None:
+        """A newer run of that owner began in this process."""
 
     def counts(self) -> dict[str, int]:
         """As `/capacity` says it."""
@@ -115,6 +119,9 @@ class Slots:
         return entered or not place.cancel()
 
     def seat(self, session_id: str) -> None:
+        """See Room."""
+
+    def announce(self, owner: Owner) -> None:
         """See Room."""
 
     def exchange(self, count: int, session_ids: Collection[str]) -> None:

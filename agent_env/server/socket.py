@@ -10,12 +10,16 @@ from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
+from agent_env.server.owners import Owner
+
 GOING_AWAY = 1012
 """Close code "service restart": come back."""
 IDLE = 4408
 """Close code: nothing was sent for the whole lease."""
 FENCED = 4409
 """Close code: the session went on over another socket."""
+REPLACED = 4410
+"""Close code: a newer run of the same owner began."""
 
 
 _AHEAD = 2
@@ -29,7 +33,7 @@ class Gone(Exception):
 class Socket:
     """Text in, text out; sending to a peer that is gone is no error, reading from it is."""
 
-    __slots__ = ("_ahead", "_messages", "_receive", "_send", "closed", "heard", "query")
+    __slots__ = ("_ahead", "_messages", "_receive", "_send", "closed", "heard", "owner", "query")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -37,6 +41,7 @@ class Socket:
         self._ahead: asyncio.Task[None] | None = None
         self._messages: deque[Any] = deque()
         self.query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        self.owner: Owner | None = scope.get("owner")
         self.closed = False
         self.heard = 0.0
 

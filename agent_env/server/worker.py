@@ -17,6 +17,7 @@ from collections.abc import Callable
 from starlette.applications import Starlette
 
 from agent_env.server.channel import Channel, Message
+from agent_env.server.owners import Owner
 from agent_env.server.process import EnvServer
 from agent_env.server.remote_slots import RemoteSlots
 
@@ -56,6 +57,8 @@ def _connect(server: EnvServer, end: socket.socket, room: RemoteSlots) -> None:
             task = loop.create_task(loop.connect_accepted_socket(server.protocol, connection))
             taken.add(task)
             task.add_done_callback(taken.discard)
+        elif "owner" in message:
+            server.app.state.sessions.admit(Owner(message["owner"], message["run"]))
         elif "answer" in message:
             room.answered(message)
         elif "stop" in message:

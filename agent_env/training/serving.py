@@ -9,6 +9,7 @@ from agent_env.bundle import load_bundle
 from agent_env.client import AgentEnv
 from agent_env.training.config import ConfigError, ProgramConfig
 from agent_env.training.config.names import listed
+from agent_env.training.owner import job_owner
 
 Splits = str | tuple[str, ...]
 """As a config has them: one for each bundle."""
@@ -21,7 +22,7 @@ def open_env(config: ProgramConfig, *, sessions: int) -> AgentEnv:
     already there makes its rewards of something else than the config says.
     """
     if config.env_url:
-        env = AgentEnv(config.env_url)
+        env = AgentEnv(config.env_url, owner=job_owner())
         _check_reward(env, config.reward)
         return env
     room = sessions * len(config.bundles)
