@@ -15,8 +15,13 @@ from typing import Any
 
 import torch
 
+from agent_env.training.config import ConfigError
 from agent_env.training.demonstrations import Conversation
 
+_BROKEN_OFF = (
+    "config.model: its chat template begins a turn otherwise than it shows one that was made; set "
+    "config.thinking the other way, or take a model whose template doesn't"
+)
 WARM_UP_STEPS = 20
 GRAD_NORM = 1.0
 WEIGHT_DECAY = 0.01
@@ -38,7 +43,11 @@ def to_example(
     decision_weight: float,
     rendering: Mapping[str, Any] | None = None,
 ) -> Example:
-    """Render, tokenise, and weigh; `rendering` is what else the chat template is told."""
+    """Render, tokenise, and weigh; `rendering` is what else the chat template is told.
+
+    Raises ConfigError when the template doesn't go on as it begins a turn: the model would be
+    taught another prompt than it is going to be asked with.
+    """
 
     def render(messages: Conversation, *, prompt: bool = False) -> str:
         text: str = tokenizer.apply_chat_template(
@@ -57,7 +66,10 @@ def to_example(
     for turn, message in enumerate(talk):
         if message["role"] != "assistant":
             continue
-        start = len(render(talk[:turn], prompt=True))
+        prompt = render(talk[:turn], prompt=True)
+        if not text.startswith(prompt):
+            raise ConfigError([_BROKEN_OFF])
+        start = len(prompt)
         # The newline after the turn's end is the template's: the model stops before it.
         stop = len(render(talk[: turn + 1]).rstrip("\n"))
         decisions = {start + at for at in _value_starts(text[start:stop], message)}

@@ -13,7 +13,7 @@ import trl
 from transformers import PreTrainedTokenizerFast
 from trl.chat_template_utils import is_chat_template_prefix_preserving, supports_tool_calling
 
-from agent_env.training.config import LoraConfig, SftConfig
+from agent_env.training.config import ConfigError, LoraConfig, SftConfig
 from agent_env.training.learner import rendering
 from agent_env.training.models import (
     load_model,
@@ -184,6 +184,17 @@ def test_a_model_that_can_think_is_taught_what_it_will_be_shown(
     call = '{"name": "choose", "arguments": {"plan": "sell"}}\n</tool_call><|im_end|>'
     assert learned.startswith(first + call)
     assert learned.endswith("done<|im_end|>")
+
+
+def test_a_template_that_begins_turns_otherwise_than_it_shows_them_is_refused(
+    tokenizer: Any,
+) -> None:
+    told = {
+        "chat_template": (CHAT_TEMPLATES / "qwen3.jinja").read_text(),
+        "enable_thinking": False,
+    }
+    with pytest.raises(ConfigError, match="begins a turn otherwise"):
+        to_example(tokenizer, TOOLS, TALKS[0], decision_weight=1.0, rendering=told)
 
 
 def test_an_eval_uses_up_no_random_numbers_of_the_training() -> None:
