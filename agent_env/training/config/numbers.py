@@ -26,12 +26,14 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         *("eval_reward_middle", "eval_tool_calls", "eval_seconds", "env/"),
     ),
     "async_grpo": (*_TRAINING, "env/"),
+    "verl_grpo": (*_EVALS, "unscored"),
+    "skyrl_grpo": (*_EVALS, "unscored"),
     "evaluate": (
         *("eval_reward", "reward", "eval_reward/", "reward/", "stderr"),
         *("rollouts", "scored", "unscored", *_EPISODES),
     ),
     "outage": (
         *(*_OUTAGE, "interrupted_reward", "interrupted_continued", "interrupted_zero"),
-        *("next_reward", "next_step_seconds", "stopped_after_s", "down_s"),
+        *("stopped_after_s", "down_s"),
     ),
 }

@@ -16,6 +16,7 @@ from agent_env.training.metrics import MetricsFile
 from agent_env.training.rollouts import NO_CALL_TRUNCATED
 from agent_env.training.serving import environments, open_env, served_splits, task_rows
 from agent_env.training.stopping import Stopped, StopRequest
+from agent_env.training.summary import eval_numbers, training_numbers
 from agent_env.training.trainer import Trainer
 
 
@@ -78,6 +79,7 @@ def _summary(metrics: MetricsFile, steps: int) -> dict[str, Any]:
         numbers |= _rise(before.get(name), after[name], name.removeprefix("reward"))
     lost = [line.get("unscored") for line in metrics.lines() if line["kind"] == "train"]
     numbers["unscored"] = sum(count for count in lost if isinstance(count, int))
+    numbers |= training_numbers(metrics.lines()) | eval_numbers(metrics.lines(), steps)
     return numbers | {NO_CALL_TRUNCATED: after.get(NO_CALL_TRUNCATED)}
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from agent_env.training.checkpoints import latest_complete_checkpoint
 from agent_env.training.config import OutageConfig
+from agent_env.training.config.numbers import NUMBERS
 from agent_env.training.job import read_job
 from agent_env.training.metrics import TIMES
 from agent_env.training.programs.outage import run as run_outage
@@ -161,6 +162,10 @@ def test_a_run_evaluates_before_during_and_after_and_tells_the_rise(undisturbed:
     assert final["eval_reward_after"] == evals[6]
     assert final["rise"] == pytest.approx(evals[6] - evals[0], abs=2e-6)
     assert {line["rollouts"] for line in lines if "rollouts" in line} == {8}
+    rewards = [line["reward"] for line in lines if line["kind"] == "train"]
+    assert final["train_reward"] == pytest.approx(sum(rewards) / len(rewards), abs=2e-6)
+    said = final.keys() - {"step", "max_steps", "kind", *NUMBERS["grpo"]}
+    assert {name for name in said if not name.startswith("env/")} == set()
     assert (undisturbed.out / "model" / "model.safetensors").exists()
 
 
@@ -223,6 +228,17 @@ OUTAGES = [
 ]
 
 
+def run_through_outage(
+    folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch, **config: Any
+) -> Job:
+    """In this process, as the imports of a trainer take longer than the run."""
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    small = {"rollouts_per_step": 8, "rollouts_per_task": 4, "down_s": 0.5}
+    job = Job(folder, "outage").write(small | config, model)
+    run_outage(read_job(folder / "job.json", OutageConfig), StopRequest())
+    return job
+
+
 @pytest.mark.parametrize("outage", OUTAGES, ids=lambda outage: outage.rule)
 def test_an_outage_costs_what_its_rule_says_and_no_lost_rollout_counts_as_zero(
     home: Path,
@@ -231,12 +247,8 @@ def test_an_outage_costs_what_its_rule_says_and_no_lost_rollout_counts_as_zero(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    config = {"rule": outage.rule, "down_s": 0.5, "interrupt_after_s": outage.after_s}
-    job = Job(home / f"outage-{outage.rule}", "outage")
-    job.write(config | {"rollouts_per_step": 8, "rollouts_per_task": 4}, model)
-    # In this process, as four times the imports of a trainer take longer than the test.
-    run_outage(read_job(job.folder / "job.json", OutageConfig), StopRequest())
+    config = {"rule": outage.rule, "interrupt_after_s": outage.after_s}
+    job = run_through_outage(home / f"outage-{outage.rule}", model, monkeypatch, **config)
     assert f"into step 2, {outage.words}" in capsys.readouterr().out
     final = job.metrics()[-1]
     scored = [final[f"{part}_scored"] for part in ("interrupted", "next", "after")]
@@ -246,3 +258,16 @@ def test_an_outage_costs_what_its_rule_says_and_no_lost_rollout_counts_as_zero(
     assert (final["interrupted_continued"], final["interrupted_zero"]) == (outage.interrupted, 0)
     assert ("interrupted_reward" in final) == (outage.interrupted > 0)
     assert final["down_s"] >= 0.5
+
+
+def test_a_run_whose_server_keeps_a_journal_learns_the_same_whichever_step_is_interrupted(
+    home: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = []
+    for step in (1, 2):
+        config = {"rule": "continued", "interrupt_step": step, "down_s": 0.01}
+        job = run_through_outage(home / f"outage-in-{step}", model, monkeypatch, **config)
+        trained = [line for line in job.metrics() if line["kind"] == "train"]
+        learned.append([(line["reward"], line["loss"], line["grad_norm"]) for line in trained])
+    assert len(learned[0]) == 4
+    assert learned[0] == learned[1]

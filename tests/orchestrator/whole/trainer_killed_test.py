@@ -41,7 +41,7 @@ KILL_AFTER_STEP_4 = (
     " pkill -KILL -f '[a]gent_env.training.grpo'"
 )
 # When a line was written, and how long things took.
-TIMES = ("t", "seconds", "step_time", "step_s", "env/waited_s")
+TIMES = ("t", "seconds", "step_seconds", "eval_seconds", "step_time", "step_s", "env/waited_s")
 
 
 @pytest.mark.slow
