@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from agent_env.training.config.async_grpo import AsyncGrpoConfig
 from agent_env.training.config.base import LoraConfig, ProgramConfig, UnslothConfig, VllmConfig
 from agent_env.training.config.evaluate import EvaluateConfig
 from agent_env.training.config.grpo import GrpoConfig, TrainingConfig
@@ -20,6 +21,7 @@ from agent_env.training.config.sft import SftConfig
 __all__ = [
     "CONFIGS",
     "EXIT_BAD_CONFIG",
+    "AsyncGrpoConfig",
     "ConfigError",
     "EvaluateConfig",
     "GrpoConfig",
@@ -39,6 +41,7 @@ EXIT_BAD_CONFIG = 2
 CONFIGS: dict[str, type[ProgramConfig]] = {
     "sft": SftConfig,
     "grpo": GrpoConfig,
+    "async_grpo": AsyncGrpoConfig,
     "evaluate": EvaluateConfig,
     "outage": OutageConfig,
 }

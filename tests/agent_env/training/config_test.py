@@ -11,6 +11,7 @@ import pytest
 
 from agent_env.training.config import (
     CONFIGS,
+    AsyncGrpoConfig,
     ConfigError,
     EvaluateConfig,
     GrpoConfig,
@@ -87,6 +88,17 @@ def test_every_fault_is_reported_not_only_the_first() -> None:
         ("evaluate", {"bundle": ["a", "a"], "split": ["b", "b"]}, "config.bundle: a, a: one of"),
         ("outage", {"split": ["a"]}, "config.split: input should be a valid string"),
         ("grpo", {"model": "tiny"}, "config.model: 'tiny' is what sft builds"),
+        ("async_grpo", {"beta": 0.1}, "config.beta: asynchronous GRPO keeps no reference"),
+        ("async_grpo", {"loss_type": "grpo"}, "config.loss_type: asynchronous GRPO has one"),
+        ("async_grpo", {"vllm": True}, "config.vllm: it is a server here"),
+        ("async_grpo", {"lora": True}, "config.lora: every weight is trained here"),
+        ("async_grpo", {"max_inflight": 8}, "config.max_inflight: 8 can't hold one task's"),
+        ("async_grpo", {"unsloth": True}, "config.unsloth: asynchronous GRPO generates with"),
+        (
+            "async_grpo",
+            {"unsloth": {"fast_inference": True}, "vllm_url": "http://localhost:8000"},
+            "config.vllm_url: unsloth generates with its own engine",
+        ),
         ("evaluate", {"samples": 0}, "config.samples: input should be greater than or equal to 1"),
         ("outage", {"rule": "new"}, "config.rule: input should be 'old', 'seed', 'continued' or"),
         ("outage", {"down_s": 60}, "config.down_s: input should be less than or equal to 45"),
@@ -129,6 +141,14 @@ def test_the_outage_has_its_own_small_steps() -> None:
     assert OutageConfig().rollouts_per_step < GrpoConfig().rollouts_per_step
 
 
+def test_asynchronous_rollouts_need_a_session_each_and_unsloth_no_server() -> None:
+    config = parse_config(AsyncGrpoConfig, {"rollouts_per_step": 32})
+    assert (config.inflight, config.server_url) == (32, "http://localhost:8000")
+    unsloth = {"fast_inference": True}
+    config = parse_config(AsyncGrpoConfig, {"max_inflight": 16, "unsloth": unsloth})
+    assert (config.inflight, config.server_url) == (16, None)
+
+
 def test_the_checking_process_accepts_a_good_config_in_silence() -> None:
     done = check("grpo", json.dumps({"steps": 5}))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -143,7 +163,11 @@ def test_the_checking_process_says_each_fault_on_a_line_and_exits_2() -> None:
 @pytest.mark.parametrize(
     ("program", "text", "said"),
     [
-        ("gpro", "{}", "unknown program 'gpro', did you mean 'grpo'?; known: sft, grpo"),
+        (
+            "gpro",
+            "{}",
+            "unknown program 'gpro', did you mean 'grpo'?; known: sft, grpo",
+        ),
         ("grpo", "{", "config: not JSON"),
         ("grpo", "[1]", "config: must be a mapping, not list"),
     ],
