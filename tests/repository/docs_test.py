@@ -70,3 +70,10 @@ def test_a_page_names_only_files_that_exist() -> None:
         if not (ROOT / name).exists()
     ]
     assert missing == []
+
+
+def test_the_index_has_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    named = {(index.parent / link).resolve() for link in LINK.findall(index.read_text())}
+    pages = {page for page in DOCS if index.parent in page.parents} - {index}
+    assert sorted(page.name for page in pages - named) == []

@@ -143,6 +143,7 @@ def _arguments() -> dict[str, Any]:
         "per_device_eval_batch_size": ROLLOUTS,
         "num_generations_eval": 2,
         "learning_rate": 1e-4,
+        "seed": 3,
         "max_completion_length": 64,
         "max_tool_calling_iterations": 3,
     }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tools.gpu_check import course, machine
+from tools.gpu_check import course, machine, names
 from tools.gpu_check.__main__ import main
 
 GPU = "NVIDIA L4, {driver}, 23034 MiB"
@@ -89,5 +90,21 @@ def test_a_package_of_another_version_is_named(tmp_path: Path) -> None:
 
 
 def test_every_package_that_is_compared_is_locked() -> None:
-    for lock, names in (("unsloth", course.NEEDED), ("cpu", course.NEEDED_ON_THE_CPU)):
-        assert set(names) <= machine.locked_versions(course.PINS / f"{lock}.txt").keys()
+    for lock, needed in (("unsloth", course.NEEDED), ("cpu", course.NEEDED_ON_THE_CPU)):
+        assert set(needed) <= machine.locked_versions(course.PINS / f"{lock}.txt").keys()
+
+
+def test_the_page_has_the_checks_and_their_limits() -> None:
+    page = (course.ROOT / "docs" / "gpu-check.md").read_text("utf-8")
+    limits = {
+        row[0]: int(row[1]) for row in re.findall(r"^\| `([^`]+)` \|.*\| (\d+) \|$", page, re.M)
+    }
+    assert limits == {
+        "GPU and driver": machine.ASK_S,
+        "packages": course.VENV_S + course.INSTALL_S,
+        "CUDA": course.CUDA_S,
+        "tiny model": course.MODEL_S,
+        names.TITLE["lora"]: course.TRAINING_S["lora"],
+        names.TITLE["qlora"]: course.TRAINING_S["qlora"],
+    }
+    assert re.findall(r"^\| `(\w+)` \|[^|]+\|$", page, re.M) == list(names.CHECKS)
