@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from agent_env.client.local import LocalServer
 from agent_env.training.checkpoints import latest_complete_checkpoint
 from agent_env.training.config import OutageConfig
 from agent_env.training.config.numbers import NUMBERS
@@ -172,14 +173,17 @@ def test_a_run_evaluates_before_during_and_after_and_tells_the_rise(undisturbed:
 def test_a_trainer_killed_twice_ends_with_the_metrics_of_an_undisturbed_run(
     home: Path, model: Path, undisturbed: Job
 ) -> None:
-    job = Job(home / "killed", "grpo").write(GRPO, model)
-    assert job.signal_at("train 3/6", signal.SIGKILL) == -signal.SIGKILL
-    assert job.signal_at("train 5/6", signal.SIGKILL) == -signal.SIGKILL
-    newest = latest_complete_checkpoint(job.out)
-    assert newest is not None
-    # What the trainer would go on from in silence, with a fresh optimizer.
-    (newest / "optimizer.pt").unlink()
-    assert job.run() == 0, job.stderr
+    # A server that outlives it has room for one run: each start has that of the one before.
+    with LocalServer("gridsim", max_sessions=8) as server:
+        config = GRPO | {"env_url": server.url, "batch": 8}
+        job = Job(home / "killed", "grpo").write(config, model)
+        assert job.signal_at("train 3/6", signal.SIGKILL) == -signal.SIGKILL
+        assert job.signal_at("train 5/6", signal.SIGKILL) == -signal.SIGKILL
+        newest = latest_complete_checkpoint(job.out)
+        assert newest is not None
+        # What the trainer would go on from in silence, with a fresh optimizer.
+        (newest / "optimizer.pt").unlink()
+        assert job.run() == 0, job.stderr
     assert job.metrics() == undisturbed.metrics()
 
 
