@@ -6,6 +6,7 @@ job's results; nothing is reported to anyone.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
 import signal
@@ -21,6 +22,7 @@ from agent_env.training.stopping import StopRequest
 ENTRY_POINT = "skyrl.train.entrypoints.main_base"
 LOOK_EVERY_S = 1.0
 END_TIMEOUT_S = 60.0
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def run(
@@ -33,8 +35,14 @@ def run(
     stop_file.with_suffix(".answered").unlink(missing_ok=True)
     command = [sys.executable, "-m", module, *words]
     with private_ray() as environment, stop.held():
-        # A session of its own: a signal to our group must not end it without its checkpoint.
-        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            # A signal to our group must not end it without its checkpoint …
+            start_new_session=True,
+            # … and ours, whatever it is, must not leave it behind with the GPU.
+            preexec_fn=_die_with_parent,
+        )
         try:
             while True:
                 with suppress(subprocess.TimeoutExpired):
@@ -58,6 +66,10 @@ def private_ray() -> Iterator[dict[str, str]]:
             "RAY_AUTH_TOKEN_PATH": str(token),
             "RAY_USAGE_STATS_ENABLED": "0",
         }
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -8,6 +8,7 @@ import signal
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from agent_env.training.config import ConfigError, parse_config
 from agent_env.training.config.skyrl import SkyrlGrpoConfig
 from agent_env.training.skyrl._rows import imputed, masked
 from agent_env.training.skyrl.settings import EnvSettings
+from tests.agent_env.conftest import eventually
 
 REWARDS = st.floats(-1, 1).map(lambda reward: [0.0, reward])
 ROW = st.tuples(st.sampled_from("ab"), REWARDS, st.booleans())
@@ -93,13 +95,14 @@ told.write_text(json.dumps({
     "mode": os.environ["RAY_AUTH_MODE"], "token": len(token.read_text()),
     "rights": oct(token.stat().st_mode & 0o777), "address": os.environ.get("RAY_ADDRESS"),
 }))
-print("ready", flush=True)
+print(os.getpid(), flush=True)
 while not stop.exists():
     time.sleep(0.05)
 sys.exit(143)
 """
 PARENT = """
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from agent_env.training.skyrl import child
 from agent_env.training.stopping import StopRequest
@@ -109,19 +112,47 @@ sys.exit(child.run(sys.argv[1:], stop, Path(sys.argv[1]), module="stands_for_sky
 """
 
 
-def test_a_stop_reaches_the_child_as_a_file_and_its_ray_wants_a_token(tmp_path: Path) -> None:
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The program's part that runs SkyRL, and a child that stands for SkyRL."""
     (tmp_path / "stands_for_skyrl.py").write_text(CHILD)
-    stop, told = tmp_path / "stop", tmp_path / "told.json"
+    words = [str(tmp_path / name) for name in ("stop", "told.json")]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "RAY_ADDRESS": "10.0.0.9:6379"}
-    command = [sys.executable, "-c", PARENT, str(stop), str(told)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == "ready\n"
-        parent.send_signal(signal.SIGTERM)
-        assert parent.wait(30) == 143
-    assert json.loads(told.read_text()) == {
+    command = [sys.executable, "-c", PARENT, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as running:
+        yield running
+
+
+def child_of(parent: subprocess.Popen[str]) -> int:
+    assert parent.stdout is not None
+    return int(parent.stdout.readline())
+
+
+def test_a_stop_reaches_the_child_as_a_file_and_its_ray_wants_a_token(
+    parent: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    child_of(parent)
+    parent.send_signal(signal.SIGTERM)
+    assert parent.wait(30) == 143
+    assert json.loads((tmp_path / "told.json").read_text()) == {
         "mode": "token",
         "token": 64,
         "rights": "0o600",
         "address": None,
     }
+
+
+def test_a_parent_that_is_killed_leaves_no_child_on_the_gpu(
+    parent: subprocess.Popen[str],
+) -> None:
+    child = child_of(parent)
+    parent.kill()
+    eventually(lambda: not alive(child))
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

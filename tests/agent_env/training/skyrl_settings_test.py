@@ -117,7 +117,8 @@ def test_skyrls_own_parser_takes_the_programs_settings(job: Job[SkyrlGrpoConfig]
     with AgentEnv.local(COUNTER, max_sessions=8) as env:
         wanted = prepare(job, env, TOKENIZER)
         cfg = parsed(overrides(wanted))
-        made = AgentEnvExp.get_generator(None, cfg, TOKENIZER, None)
+        get_generator: Any = AgentEnvExp.get_generator
+        made = get_generator(None, cfg, TOKENIZER, None)
         assert made.max_turns == job.config.tool_rounds + 1
     assert cfg.trainer.train_batch_size * cfg.generator.n_samples_per_prompt == 8
     assert cfg.trainer.epochs * (4 // cfg.trainer.train_batch_size) >= 5
