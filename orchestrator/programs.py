@@ -58,7 +58,7 @@ class ConfigCheck:
         return rejected + [
             fault
             for name, job in self._jobs.items()
-            for fault in _untold(name, job, numbers.get(job.program or "", []))
+            for fault in _untold(name, job, numbers.get(job.program or ""))
         ]
 
 
@@ -101,7 +101,10 @@ def _lines(code: int, said: str) -> Iterator[str]:
     yield from said.strip().splitlines() or [f"config: rejected with exit code {code}"]
 
 
-def _untold(name: str, job: JobSpec, told: list[str]) -> Iterator[Fault]:
+def _untold(name: str, job: JobSpec, told: list[str] | None) -> Iterator[Fault]:
+    """Nothing of a program that doesn't say what it tells."""
+    if told is None:
+        return
     for field, wanted in (("expect", job.expect), ("reference", job.reference)):
         for number in wanted:
             if not any(
