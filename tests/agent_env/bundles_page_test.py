@@ -16,6 +16,9 @@ from agent_env.task import Task
 
 from .page import BUNDLES, commands, files
 
+HASH = re.compile(r"(?<=word_game )[0-9a-f]{8}(?= ·)")
+"""Of the bundle's content: its starter may be improved."""
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -29,9 +32,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_commands_print_what_the_page_shows() -> None:
     shown = commands(BUNDLES)
-    assert list(shown) == ["new word_game", "check word_game"]
+    assert [command.split()[0] for command in shown] == ["new", "check", "eval"]
     for command, printed in shown.items():
-        assert CliRunner().invoke(main, command.split()).output == printed
+        assert HASH.sub("…", CliRunner().invoke(main, command.split()).stdout) == HASH.sub(
+            "…", printed
+        )
 
 
 def test_the_table_of_rules_is_the_checks() -> None:

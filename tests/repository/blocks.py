@@ -10,7 +10,8 @@ from pathlib import Path
 from .tree import ROOT, kept_files
 
 PYTHON = "python"
-SHELL = frozenset({"sh", "console"})
+CONSOLE = "console"
+SHELL = frozenset({"sh", CONSOLE})
 DATA = frozenset({"yaml", "json", "jsonl", "toml"})
 SHOWN = "text"
 """What something prints, or a drawing: nothing to type."""

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from agent_env.cli import main
 from agent_env.client.local import LocalServer
 
-from .blocks import NEVER_RUN, PYTHON, Block, blocks
+from .blocks import CONSOLE, NEVER_RUN, PYTHON, Block, blocks
 
 SERVER = "http://127.0.0.1:8000"
 """What a page says `agent-env serve gridsim` prints; here it is a server of the test's own."""
@@ -21,15 +24,16 @@ RUN_BY = {"docs/eval.md": "tests/agent_env/evaluation/page_test.py"}
 
 
 def followed(mark: str | None) -> dict[str, list[Block]]:
-    """The pages with Python that runs in the environment of `mark`, and all their Python."""
-    found = [block for block in blocks() if block.kind == PYTHON and block.page not in RUN_BY]
+    """The pages with Python that runs in the environment of `mark`, and all that leads to it."""
+    kinds = (PYTHON, CONSOLE)
+    found = [block for block in blocks() if block.kind in kinds and block.page not in RUN_BY]
     named = {block.page for block in found if runs_here(block, mark)}
     return {page: [block for block in found if block.page == page] for page in sorted(named)}
 
 
 def runs_here(block: Block, mark: str | None) -> bool:
     """Whether the block is to be executed in that environment; None is the main one."""
-    if block.file or block.marks & NEVER_RUN:
+    if block.kind != PYTHON or block.file or block.marks & NEVER_RUN:
         return False
     return block.marks == (frozenset({mark}) if mark else frozenset())
 
@@ -39,7 +43,9 @@ def follow(page: list[Block], mark: str | None, folder: Path, edit: Callable[[st
     executed = 0
     with _server(page) as url:
         for block in page:
-            if block.file:
+            if block.kind == CONSOLE:
+                _make_bundles(block)
+            elif block.file:
                 (folder / block.file).parent.mkdir(exist_ok=True)
                 (folder / block.file).write_text(block.text)
             elif runs_here(block, mark):
@@ -47,6 +53,12 @@ def follow(page: list[Block], mark: str | None, folder: Path, edit: Callable[[st
                 exec(compile(text, block.page, "exec"), {"__name__": "__main__"})
                 executed += 1
     return executed
+
+
+def _make_bundles(block: Block) -> None:
+    """The folders that `agent-env new` makes; other commands are the tests' of their pages."""
+    for name in re.findall(r"^\$ agent-env new (\w+)$", block.text, re.MULTILINE):
+        assert CliRunner().invoke(main, ["new", name]).exit_code == 0
 
 
 def shortened(text: str, model: Path) -> str:
