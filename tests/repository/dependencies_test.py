@@ -15,6 +15,7 @@ from .tree import ROOT
 
 # Their packages are installed only where something trains.
 TRAINING = {"torch", "transformers", "trl", "tokenizers", "datasets", "accelerate", "unsloth"}
+RAY = {"ray", "skyrl", "skyrl_gym", "verl"}
 # Part of a declared package, or found under it: boto3's core, fabric's runner, pydantic's core.
 PARTS = {"botocore", "invoke", "pydantic-core", "werkzeug"}
 
@@ -38,7 +39,7 @@ def imported(graph: grimp.ImportGraph) -> set[str]:
     """Distributions that the packages import, stubs and the training stack aside."""
     known = packages_distributions()
     tops = {module for module in graph.modules if graph.is_module_squashed(module)}
-    outside = {top for top in tops if top not in sys.stdlib_module_names | TRAINING}
+    outside = {top for top in tops if top not in sys.stdlib_module_names | TRAINING | RAY}
     found = {canonicalize_name(name) for top in outside for name in known.get(top, [top])}
     return {name for name in found if not name.startswith("mypy-boto3")}
 
