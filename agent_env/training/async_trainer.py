@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from transformers import PrinterCallback
@@ -60,10 +61,11 @@ class AsyncTrainer(AsyncGRPOTrainer):  # type: ignore[misc]
         """Train; a request to stop is answered with a checkpoint at a step's end.
 
         Raises JobFailed when the rollout worker or vLLM is gone, Stopped when the rollouts that
-        would end the step don't come any more.
+        would end the step don't come any more. Adapters on their way to vLLM are no results: they
+        go through a folder of their own.
         """
         try:
-            with self.stop.held():
+            with self.stop.held(), TemporaryDirectory() as self._lora_dir:
                 return super().train(resume_from_checkpoint=resume_from_checkpoint, **rest)
         except (RuntimeError, TimeoutError) as error:
             if self.stop.asked:  # the worker may have died of the same signal

@@ -88,8 +88,10 @@ def async_config(**arguments: Any) -> Any:
     if not made.__name__.startswith("Unsloth"):
         return made(**_given(arguments))
     plain = _trls_own(made)
-    fields = {field.name for field in dataclasses.fields(plain) if field.init}
-    spelled = spelled_out(arguments)
+    fields = {field.name: field.default for field in dataclasses.fields(plain) if field.init}
+    # Where it has another default than GRPOConfig, its own is meant.
+    own = {name: fields[name] for name in fields.keys() & _TRL_DEFAULTS.keys()}
+    spelled = spelled_out({**own, **_given(arguments)})
     config = made(**{name: value for name, value in spelled.items() if name in fields})
     if changed := list(_changed(config, plain, arguments)):
         raise JobFailed("unsloth changed what it was told: " + "; ".join(changed))

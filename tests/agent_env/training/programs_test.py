@@ -110,6 +110,13 @@ class Job:
         return (self.folder / "stderr.txt").read_text()
 
 
+def unlisted(program: str, final: dict[str, Any]) -> set[str]:
+    """What the last line tells that no runbook may name."""
+    alike = tuple(name for name in NUMBERS[program] if name.endswith("/"))
+    told = final.keys() - {"step", "max_steps", "kind", *NUMBERS[program]}
+    return {name for name in told if not name.startswith(alike)}
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("jobs")
@@ -139,6 +146,7 @@ def undisturbed(home: Path, model: Path) -> Job:
 def test_a_warm_start_leaves_a_model_and_ends_with_its_eval(warm: Job) -> None:
     final = warm.metrics()[-1]
     assert final["kind"] == "final"
+    assert unlisted("sft", final) == set()
     assert 0 < final["eval_reward"] <= 1
     assert (warm.out / "model" / "model.safetensors").exists()
     assert not (warm.out / "model.partial").exists()
@@ -165,8 +173,7 @@ def test_a_run_evaluates_before_during_and_after_and_tells_the_rise(undisturbed:
     assert {line["rollouts"] for line in lines if "rollouts" in line} == {8}
     rewards = [line["reward"] for line in lines if line["kind"] == "train"]
     assert final["train_reward"] == pytest.approx(sum(rewards) / len(rewards), abs=2e-6)
-    said = final.keys() - {"step", "max_steps", "kind", *NUMBERS["grpo"]}
-    assert {name for name in said if not name.startswith("env/")} == set()
+    assert unlisted("grpo", final) == set()
     assert (undisturbed.out / "model" / "model.safetensors").exists()
 
 
@@ -210,6 +217,7 @@ def test_an_eval_counts_every_rollout_and_writes_it_down(home: Path, model: Path
     final = job.metrics()[-1]
     assert (len(rewards), final["rollouts"], final["unscored"]) == (6, 6, 0)
     assert final["eval_reward"] == pytest.approx(sum(rewards) / 6, abs=1e-6)
+    assert unlisted("evaluate", final) == set()
     assert {json.loads(line)["split"] for line in lines} == {"coarse-eval"}
 
 
@@ -262,6 +270,7 @@ def test_an_outage_costs_what_its_rule_says_and_no_lost_rollout_counts_as_zero(
     assert (final["interrupted_continued"], final["interrupted_zero"]) == (outage.interrupted, 0)
     assert ("interrupted_reward" in final) == (outage.interrupted > 0)
     assert final["down_s"] >= 0.5
+    assert unlisted("outage", final) == {"rule"}  # which is no number
 
 
 def test_a_run_whose_server_keeps_a_journal_learns_the_same_whichever_step_is_interrupted(

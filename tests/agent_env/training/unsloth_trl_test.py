@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import transformers
 import trl
 
 from agent_env.training.job import JobFailed
-from agent_env.training.unsloth import UnslothTrap, grpo_config, trl_defaults
+from agent_env.training.unsloth import UnslothTrap, async_config, grpo_config, trl_defaults
 
 pytestmark = pytest.mark.trl
 
@@ -125,3 +126,27 @@ def test_an_unsloth_that_changes_what_it_was_told_ends_the_run(
     monkeypatch.setattr(trl, "GRPOConfig", UnslothNewerConfig)
     with pytest.raises(JobFailed, match=r"temperature is 0\.6, not 1\.0"):
         grpo_config(**CPU, output_dir="out")
+
+
+def test_asynchronous_training_under_unsloth_means_what_trl_alone_makes_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    module = import_module("trl.experimental.async_grpo")
+    plain = module.AsyncGRPOConfig
+    fields = {field.name for field in dataclasses.fields(plain) if field.init}
+
+    class UnslothAsyncGRPOConfig(plain):  # type: ignore[misc,valid-type]
+        def __init__(self, **told: Any) -> None:
+            own = READ["unsloth"]["defaults"]["all"] | {"warmup_steps": 0.1}
+            super().__init__(**{name: own[name] for name in own.keys() & fields} | told)
+
+    told = {**CPU, "output_dir": "out", "max_steps": 3, "max_inflight_tasks": 4}
+    alone, expected = UnslothAsyncGRPOConfig(**told), async_config(**told)
+    monkeypatch.setattr(module, "AsyncGRPOConfig", UnslothAsyncGRPOConfig)
+    config = async_config(**told)
+    assert type(config) is UnslothAsyncGRPOConfig
+    differ = {name for name in fields if getattr(config, name) != getattr(expected, name)}
+    assert differ == {"epsilon_high"}, "spelled out as TRL reads it: the lower bound"
+    assert config.epsilon_high == config.epsilon
+    assert alone.optim == "adamw_8bit"
