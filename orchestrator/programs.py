@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from orchestrator.faults import Fault, Path, did_you_mean
 from orchestrator.spec import JobSpec, RunbookSpec
 
-PROGRAMS = ("sft", "grpo", "async_grpo", "evaluate", "outage")
+PROGRAMS = ("sft", "grpo", "async_grpo", "verl_grpo", "skyrl_grpo", "evaluate", "outage")
 TIMEOUT_S = 30
-STEPS_A_LINE = {"sft": 50, "grpo": 1, "async_grpo": 1}
+STEPS_A_LINE = {"sft": 50, "grpo": 1, "async_grpo": 1, "verl_grpo": 1, "skyrl_grpo": 1}
 """How many steps a program takes from one line of its metrics to the next, if it tells any."""
 
 _ASK = """

@@ -120,7 +120,8 @@ class JobSpec(Frozen):
         "box that has one. Such a job must have `hours`.",
     )
     program: str | None = Field(
-        None, description="One of our programs: sft, grpo, async_grpo, evaluate, outage."
+        None,
+        description="One of our programs: sft, grpo, async_grpo, verl_grpo, evaluate, outage.",
     )
     config: Mapping[str, Any] = Field(
         default_factory=dict, description="Settings of the program, checked when the plan is made."

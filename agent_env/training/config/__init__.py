@@ -17,6 +17,8 @@ from agent_env.training.config.grpo import GrpoConfig, TrainingConfig
 from agent_env.training.config.outage import OutageConfig
 from agent_env.training.config.parsing import ConfigError, near, parse_config
 from agent_env.training.config.sft import SftConfig
+from agent_env.training.config.skyrl import SkyrlGrpoConfig
+from agent_env.training.config.verl import VerlGrpoConfig
 
 __all__ = [
     "CONFIGS",
@@ -29,8 +31,10 @@ __all__ = [
     "OutageConfig",
     "ProgramConfig",
     "SftConfig",
+    "SkyrlGrpoConfig",
     "TrainingConfig",
     "UnslothConfig",
+    "VerlGrpoConfig",
     "VllmConfig",
     "main",
     "parse_config",
@@ -42,6 +46,8 @@ CONFIGS: dict[str, type[ProgramConfig]] = {
     "sft": SftConfig,
     "grpo": GrpoConfig,
     "async_grpo": AsyncGrpoConfig,
+    "verl_grpo": VerlGrpoConfig,
+    "skyrl_grpo": SkyrlGrpoConfig,
     "evaluate": EvaluateConfig,
     "outage": OutageConfig,
 }

@@ -20,12 +20,16 @@ AGENT_NAME = "agent_env"
 _OWN = ("prompt", "task_id", "split", "index", "environment")
 
 
-def rows(env: AgentEnv, *splits: str, seed: int | None = None) -> list[dict[str, Any]]:
+def rows(
+    env: AgentEnv, *splits: str, seed: int | None = None, purpose: str = "train"
+) -> list[dict[str, Any]]:
     """A row for each task of the splits, in their order. Raises TaskNotFound, ServerDown.
 
-    `seed` is the episodes' own; without it the server derives one from the task.
+    `seed` is the episodes' own; without it the server derives one from the task. `purpose` is
+    what the record of rollouts says of them: "train" or "eval", which verl doesn't tell a loop.
     """
-    return [_row(row, env.bundle_of(row["split"]), seed) for row in env.rows(*splits)]
+    told = {"seed": seed, "purpose": purpose}
+    return [_row(row, env.bundle_of(row["split"]), told) for row in env.rows(*splits)]
 
 
 def write_dataset(path: Path, given: Sequence[dict[str, Any]]) -> Path:
@@ -40,7 +44,7 @@ def write_dataset(path: Path, given: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def _row(row: dict[str, Any], bundle: str, seed: int | None) -> dict[str, Any]:
+def _row(row: dict[str, Any], bundle: str, told: dict[str, Any]) -> dict[str, Any]:
     task = {name: value for name, value in row.items() if name not in _OWN and value is not None}
     return {
         "prompt": row["prompt"],
@@ -52,7 +56,7 @@ def _row(row: dict[str, Any], bundle: str, seed: int | None) -> dict[str, Any]:
             "split": row["split"],
             "bundle": bundle,
             "task_id": row["task_id"],
-            "seed": seed,
+            **told,
         },
     }
 

@@ -72,7 +72,7 @@ class AgentEnvLoop(AgentLoopBase):  # type: ignore[misc]
             finally:
                 await episode.close()
                 if episode.rollout.lost is not None or episode.rollout.reward is not None:
-                    peer.count(episode.rollout, row.get("global_steps"), chosen)
+                    peer.count(episode.rollout, row)
         return self._output(play)
 
     async def _bounded(

@@ -14,6 +14,9 @@ from typing import Any
 
 from agent_env.training.verl.dataset import AGENT_NAME
 
+CPUS_PER_GPU = 3
+"""verl's placement group asks for so many beside each GPU, and waits for them without end."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class VerlRun:
@@ -49,6 +52,10 @@ class VerlRun:
     """Processes that play rollouts, on all nodes together."""
     gpu_memory_share: float = 0.4
     """What vLLM may take of a GPU; the trainer needs the rest."""
+    loss: str = "token-mean"
+    """How tokens are averaged: verl's `loss_agg_mode`."""
+    scaled: bool = True
+    """Whether advantages are divided by their group's standard deviation."""
     save_steps: int = 10
     keep_checkpoints: int = 2
     eval_steps: int | None = None
@@ -57,6 +64,14 @@ class VerlRun:
     reporters: tuple[str, ...] = ()
     """Besides the console and the metrics file: wandb, trackio."""
     thinking: bool | None = None
+    own_ray: bool = True
+    """Whether verl starts a Ray of its own on this machine, rather than joining one."""
+
+    @property
+    def cpus(self) -> int:
+        """What Ray must count on the head for all to be placed: TransferQueue 3, each GPU 3, and
+        one for each process that is being started."""
+        return 5 + CPUS_PER_GPU * self.gpus + self.workers
 
 
 def overrides(run: VerlRun) -> list[str]:
@@ -117,6 +132,10 @@ def _actor(run: VerlRun) -> Settings:
     yield f"{here}.ppo_max_token_len_per_gpu", 2 * (run.prompt_tokens + run.response_tokens)
     yield f"{here}.optim.lr", run.learning_rate
     yield f"{here}.grad_clip", run.max_grad_norm
+    yield f"{here}.loss_agg_mode", run.loss
+    # The last one is what `transformers` loads; verl resumes from the others.
+    yield f"{here}.checkpoint.save_contents", ["model", "optimizer", "extra", "hf_model"]
+    yield f"{here}.checkpoint.load_contents", ["model", "optimizer", "extra"]
     yield f"{here}.use_kl_loss", run.kl_weight > 0
     yield f"{here}.kl_loss_coef", run.kl_weight
     yield f"{here}.data_loader_seed", run.seed
@@ -124,11 +143,15 @@ def _actor(run: VerlRun) -> Settings:
 
 def _trainer(run: VerlRun) -> Settings:
     yield "algorithm.adv_estimator", "grpo"
+    yield "algorithm.norm_adv_by_std_in_grpo", run.scaled
     yield "algorithm.use_kl_in_reward", False
     yield "trainer.use_v1", True
     yield "trainer.v1.trainer_mode", "sync"
     # It would ask a dead server again and again until the dataset is used up.
     yield "trainer.v1.sampler.sync_refill_failed_groups", False
+    if run.own_ray:
+        # Ray's count, not the machine's: on a small box the parts would wait for each other.
+        yield "ray_kwargs.ray_init.num_cpus", run.cpus
     # Actors that wait without end for a CPU each; the default of 8 fits no small box.
     yield "transfer_queue.backend.SimpleStorage.num_data_storage_units", 2 * run.nodes
     # The rewards come from the loop: these actors would idle, with a CPU each.
@@ -141,7 +164,8 @@ def _trainer(run: VerlRun) -> Settings:
     yield "trainer.max_actor_ckpt_to_keep", run.keep_checkpoints
     yield "trainer.resume_mode", "auto"
     yield "trainer.default_local_dir", str(run.out)
-    yield "trainer.test_freq", -1 if run.eval_steps is None else run.eval_steps
+    # The last step is one that is evaluated only where any is.
+    yield "trainer.test_freq", run.eval_steps or run.steps
     yield "trainer.val_before_train", True
     yield "trainer.logger", ["console", "file", *run.reporters]
 

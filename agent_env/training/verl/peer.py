@@ -51,11 +51,11 @@ class Peer:
         if why := self.guard.tripped:
             raise TooManyUnscored(f"no rollout is begun any more: {why}")
 
-    def count(self, rollout: Rollout, step: object, chosen: dict[str, Any]) -> None:
-        """One more rollout, scored or lost: for the guard and for the record."""
+    def count(self, rollout: Rollout, row: dict[str, Any]) -> None:
+        """One more rollout of a dataset row, scored or lost: for the guard and for the record."""
         self.guard.count(rollout.reward is not None, rollout.lost)
         if self.settings.record is not None:
-            line = {"step": _whole(step), **chosen, **asdict(rollout)}
+            line = {"step": _whole(row.get("global_steps")), **_task(row), **asdict(rollout)}
             with Path(self.settings.record).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
@@ -88,6 +88,11 @@ def peer_of(settings: LoopSettings, workers: int) -> Peer:
 def has_turns(tools: list[ToolSpec]) -> bool:
     """Whether a turn can be ended with plain text."""
     return any(tool.name == END_TURN for tool in tools)
+
+
+def _task(row: dict[str, Any]) -> dict[str, Any]:
+    told = row.get("extra_info") or {}
+    return {name: told.get(name) for name in ("purpose", "bundle", "task_id", "split")}
 
 
 def _whole(step: Any) -> int | None:

@@ -13,13 +13,15 @@ from agent_env.client import AgentEnv
 from agent_env.errors import SessionError
 from agent_env.training._episode import Episode
 from agent_env.training.config import ConfigError
+from agent_env.training.preflight.gpu import has_driver
+from agent_env.training.preflight.versions import installed
 from agent_env.training.verl.loop_file import LoopSettings
 from agent_env.training.verl.overrides import VerlRun
 from agent_env.training.verl.peer import has_turns
 from agent_env.training.verl.reading import shown
 
-CPUS_PER_GPU = 3
-"""verl's placement group asks for so many beside each GPU, and waits for them."""
+VERSION = "0.9.1"
+"""The verl whose loop, settings and files this package knows."""
 
 
 def check(
@@ -35,21 +37,43 @@ def check(
 
     `given` are the dataset's rows; `cpus` those of this node, counted when left out.
     """
+    given = list(given)
     faults = [*node_faults(run, settings, cpus=cpus or os.cpu_count() or 1)]
+    if len(given) < run.prompts_per_step:
+        faults.append(
+            f"split: a step takes {run.prompts_per_step} different tasks, and there are"
+            f" {len(given)}: verl divides by the steps in an epoch"
+        )
     faults += prompt_faults(run, env, given, tokenizer)
     if faults:
         raise ConfigError(faults)
     env.check(sessions=settings.sessions)
 
 
+def machine_faults(*, nodes: int, own_ray: bool) -> list[str]:
+    """What keeps this machine from running verl at all; nothing of it is imported."""
+    faults = []
+    if nodes > 1 and own_ray:
+        faults.append(
+            f"config.nodes: {nodes} nodes need Ray on each, started with one token, and"
+            " RAY_ADDRESS naming the head's"
+        )
+    if installed("verl") != VERSION:
+        found = installed("verl")
+        has = "isn't installed" if found is None else f"{found} is installed"
+        faults.append(f"verl: {has}, this adapter is for {VERSION}: on a box `pins: verl`")
+    if not has_driver():
+        faults.append("verl: trains on an NVIDIA GPU, and this machine has no driver for one")
+    return faults
+
+
 def node_faults(run: VerlRun, settings: LoopSettings, *, cpus: int) -> list[str]:
     """What doesn't fit on the nodes, or can't be reached from them."""
     faults = []
-    needed = 2 + CPUS_PER_GPU * run.gpus
-    if cpus < needed:
+    if not run.own_ray and cpus < run.cpus:
         faults.append(
-            f"cpus: verl reserves {CPUS_PER_GPU} for each of {run.gpus} GPUs and TransferQueue 2,"
-            f" {needed} together, and waits without end where there are {cpus}"
+            f"cpus: verl's parts on the head ask Ray for {run.cpus} and wait without end where it"
+            f" counts {cpus}: start it with `ray start --head --num-cpus {run.cpus}`"
         )
     if run.nodes > 1 and is_loopback(settings.url):
         faults.append(

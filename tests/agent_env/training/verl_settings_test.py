@@ -94,7 +94,7 @@ def test_scores_are_those_that_the_tasks_record(env: AgentEnv) -> None:
 def test_what_doesnt_fit_is_told_before_anything_is_loaded(
     tmp_path: Path, env: AgentEnv, harness: Any
 ) -> None:
-    run = harness.verl_run(tmp_path, prompt_tokens=300, nodes=2, workers=8)
+    run = harness.verl_run(tmp_path, prompt_tokens=300, nodes=2, workers=8, own_ray=False)
     settings = LoopSettings(url=env.url, sessions=4)
     given = rows(env, "counter/train")
     with pytest.raises(ConfigError) as caught:

@@ -1,0 +1,176 @@
+"""Writes what verl reads, runs verl as a child, and tells its numbers as every program does.
+
+May be killed at any moment and started again: verl goes on from its newest whole checkpoint, and
+the metrics are cut back to it.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agent_env.client import AgentEnv
+from agent_env.training import verl
+from agent_env.training._calls import form_of
+from agent_env.training.config import ConfigError, VerlGrpoConfig
+from agent_env.training.job import Job, JobFailed, next_command
+from agent_env.training.metrics import MetricsFile
+from agent_env.training.preflight.source import source_faults
+from agent_env.training.preflight.template import load_tokenizer
+from agent_env.training.serving import open_env, served_splits
+from agent_env.training.stopping import StopRequest
+from agent_env.training.verl import checkpoints, child, progress
+from agent_env.training.verl.preflight import machine_faults
+from agent_env.training.verl.reading import FORMS
+
+LOSSES = {
+    None: "token-mean",
+    "dapo": "token-mean",
+    "grpo": "seq-mean-token-mean",
+    "dr_grpo": "seq-mean-token-sum-norm",
+}
+"""verl's name for how tokens are averaged."""
+
+
+def run(job: Job[VerlGrpoConfig], _stop: StopRequest) -> None:
+    """Train to the last step. A stop is raised at once: verl saves at its own times only."""
+    if faults := [*source_faults(job.model_source, "config.model"), *_machine_faults(job.config)]:
+        raise ConfigError(faults)
+    config = job.config
+    folder = job.out / "verl"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_env(config, sessions=config.sessions) as env:
+        tokenizer = load_tokenizer(job.model_source, "config.model")
+        train, evals = _rows(env, config)
+        settings = loop_settings(config, env, folder)
+        wanted = verl_run(job, folder, call_format(config, tokenizer))
+        verl.check(wanted, settings, env, train, tokenizer)
+        verl.write_dataset(wanted.train_file, train)
+        verl.write_dataset(wanted.val_file, evals)
+        verl.write_loop_file(wanted.loop_file, settings)
+        metrics = _train(job, wanted, folder)
+    metrics.append("final", config.steps, _summary(metrics, config.steps), datetime.now(UTC))
+
+
+def own_ray() -> bool:
+    """Whether verl is to start Ray itself: where no cluster is named."""
+    return "RAY_ADDRESS" not in os.environ
+
+
+def _machine_faults(config: VerlGrpoConfig) -> list[str]:
+    return machine_faults(nodes=config.nodes, own_ray=own_ray())
+
+
+def _rows(env: AgentEnv, config: VerlGrpoConfig) -> tuple[list[Any], list[Any]]:
+    train = verl.rows(env, *served_splits(env, config, config.split))
+    splits = served_splits(env, config, config.eval_split)
+    evals = verl.rows(env, *splits, purpose="eval")
+    most = config.eval_tasks
+    return train, [row for row in evals if most is None or row["extra_info"]["index"] < most]
+
+
+def loop_settings(config: VerlGrpoConfig, env: AgentEnv, folder: Path) -> verl.LoopSettings:
+    """What the rollouts keep to; one episode of each split is played for the scores' names."""
+    splits = [*served_splits(env, config, config.split)]
+    splits += served_splits(env, config, config.eval_split)
+    return verl.LoopSettings(
+        url=env.url,
+        sessions=config.sessions,
+        scores=verl.score_ids(env, splits),
+        rollout_s=config.rollout_s,
+        unscored_limit=config.max_unscored,
+        unscored_rollouts=max(1, 4 * config.rollouts_per_step // config.workers),
+        record=str(folder / "rollouts.jsonl"),
+    )
+
+
+def verl_run(job: Job[VerlGrpoConfig], folder: Path, format_: str) -> verl.VerlRun:
+    """The config in verl's terms."""
+    config = job.config
+    asked: dict[str, Any] = {}
+    if config.vllm:
+        asked["gpu_memory_share"] = config.vllm.gpu_memory_share
+    if config.lora:
+        asked |= {"lora_rank": config.lora.rank, "lora_alpha": config.lora.alpha}
+    return verl.VerlRun(
+        model=job.model_source,
+        train_file=folder / "train.parquet",
+        val_file=folder / "eval.parquet",
+        loop_file=folder / "loop.yaml",
+        out=job.out,
+        steps=config.steps,
+        prompts_per_step=config.prompts_per_step,
+        rollouts_per_prompt=config.rollouts_per_task,
+        prompt_tokens=config.prompt_tokens,
+        response_tokens=config.completion_tokens,
+        replies=config.tool_rounds + 1,
+        learning_rate=config.learning_rate,
+        temperature=config.temperature,
+        max_grad_norm=config.max_grad_norm,
+        kl_weight=config.beta,
+        loss=LOSSES[config.loss_type],
+        scaled=config.scale_rewards != "none",
+        call_format=format_,
+        gpus=config.gpus,
+        nodes=config.nodes,
+        workers=config.workers,
+        save_steps=config.save_steps,
+        keep_checkpoints=config.keep_checkpoints,
+        eval_steps=config.eval_steps,
+        eval_samples=config.eval_samples,
+        own_ray=own_ray(),
+        seed=config.seed,
+        reporters=config.report_to,
+        thinking=config.thinking,
+        **asked,
+    )
+
+
+def call_format(config: VerlGrpoConfig, tokenizer: Any) -> str:
+    """verl's name for how the model writes calls. Raises ConfigError where nothing tells."""
+    if config.call_format is not None:
+        return config.call_format
+    form = form_of(str(tokenizer.chat_template))
+    named: list[str] = [name for name, of in FORMS.items() if of == form]
+    if not named:
+        raise ConfigError(
+            [
+                "config.call_format: the chat template shows no form of calls that we know; name"
+                " one of verl's, such as gpt-oss or gemma4"
+            ]
+        )
+    return named[0]
+
+
+def _train(job: Job[VerlGrpoConfig], wanted: verl.VerlRun, folder: Path) -> MetricsFile:
+    """Run verl to its end, from its newest whole checkpoint on. Raises JobFailed."""
+    step = checkpoints.settle(job.out)
+    metrics = MetricsFile(job.metrics, max_steps=job.config.steps)
+    metrics.cut_back(step)
+    record, told = folder / "rollouts.jsonl", folder / "metrics.jsonl"
+    progress.cut_back(record, step)
+    told.unlink(missing_ok=True)
+    look = progress.Progress(told, record, metrics).look
+    status = child.run(verl.overrides(wanted), folder=folder, metrics=told, look=look)
+    if status:
+        lost = progress.losses(record)
+        why = f": {lost}" if lost else "; its own words are above"
+        raise JobFailed(f"verl ended with exit status {status}{why}; {next_command()}")
+    checkpoints.export(job.out, job.config.steps)
+    return metrics
+
+
+def _summary(metrics: MetricsFile, steps: int) -> dict[str, Any]:
+    """The numbers a runbook's `expect` speaks of. Raises JobFailed when an eval has no score."""
+    before, after = metrics.reward_at(0), metrics.reward_at(steps)
+    if before is None or after is None:
+        raise JobFailed(f"no rise to tell: eval reward {before} before, {after} after")
+    lost = [line.get("unscored") for line in metrics.lines() if line["kind"] == "train"]
+    return {
+        "eval_reward_before": before,
+        "eval_reward_after": after,
+        "rise": after - before,
+        "unscored": sum(count for count in lost if isinstance(count, int)),
+    }
