@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator.aws.policy import Scope
+from orchestrator.aws.scope import Scope
 from orchestrator.catalog import load_catalog
 from orchestrator.runbook import load_runbook
 

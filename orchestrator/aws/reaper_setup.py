@@ -14,12 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws.package import zip_of
-from orchestrator.aws.policy import Scope, reaper_policy
+from orchestrator.aws.policy import reaper_policy
 from orchestrator.aws.reaper import TIMEOUT_S
 from orchestrator.aws.refusals import boundary, code, is_missing, is_not_known_yet, text
 from orchestrator.aws.removal import all_of, remove
 from orchestrator.aws.role import ensure_trust
 from orchestrator.aws.schedules import GROUP
+from orchestrator.aws.scope import Scope
 from orchestrator.aws.tags import PREFIX, REAPER
 from orchestrator.aws.waits import PROPAGATION_S
 

@@ -14,7 +14,7 @@ from orchestrator.cli.options import Cloud, Json
 from orchestrator.errors import NotConfirmed
 
 if TYPE_CHECKING:
-    from orchestrator.aws.policy import Scope
+    from orchestrator.aws.scope import Scope
 
 aws_app = typer.Typer(help="A real AWS account: what it must allow.", no_args_is_help=True)
 

@@ -18,7 +18,8 @@ from botocore.session import get_session
 
 from orchestrator import aws
 from orchestrator.aws import policy as policies
-from orchestrator.aws.policy import MOST_CHARACTERS, Scope, reaper_policy, runner_policy, size_of
+from orchestrator.aws.policy import MOST_CHARACTERS, reaper_policy, runner_policy, size_of
+from orchestrator.aws.scope import Scope
 from orchestrator.aws.session import Session
 from orchestrator.aws.waits import Patience
 from orchestrator.localcloud import policy
