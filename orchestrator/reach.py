@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import TYPE_CHECKING
 
 from orchestrator import kept
@@ -14,6 +16,7 @@ from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
+    from orchestrator.opened import Opened
     from orchestrator.run import RunRecord
     from orchestrator.settings import CloudName
 
@@ -35,6 +38,23 @@ def reach(run_id: str, box: str, cloud: CloudName) -> Remote:
             raise
     record, secrets = found
     return remote_of(open_cloud(cloud, record.region), record, secrets.user_private, box)
+
+
+def ssh_box(opened: Opened, box: str, command: list[str]) -> int:
+    """Run a command on a box, or open a shell; its exit status.
+
+    Raises:
+        RemoteError: the box isn't running, or can't be reached.
+    """
+    key = read_ssh_secrets(opened.bucket, opened.record.run_id).user_private
+    remote = remote_of(opened.session, opened.record, key, box)
+    if not command:
+        return remote.shell()
+    piped = None if sys.stdin.isatty() else sys.stdin
+    answer = remote.run(command[0] if len(command) == 1 else shlex.join(command), stdin=piped)
+    sys.stdout.write(answer.stdout)
+    sys.stderr.write(answer.stderr)
+    return answer.exited
 
 
 def remote_of(session: Session, record: RunRecord, private_key: str, box: str) -> Remote:

@@ -167,7 +167,7 @@ def pull(
     run: Run, cloud: OnCloud = Cloud.LOCAL, to: To = Path("results"), as_json: Json = False
 ) -> None:
     """Download and verify every committed byte; the exit code tells complete from partial."""
-    from orchestrator.journey import pull_run  # noqa: PLC0415
+    from orchestrator.delivery import pull_run  # noqa: PLC0415
 
     found = pull_run(_open(run, cloud), to)
     typer.echo(found.model_dump_json(indent=1) if as_json else found.words())
@@ -194,7 +194,7 @@ def report(
 @app.command()
 def bill(run: Run, cloud: OnCloud = Cloud.LOCAL, as_json: Json = False) -> None:
     """What the run has cost, against its cap; on the local cloud also what the cloud metered."""
-    from orchestrator.journey import print_bill  # noqa: PLC0415
+    from orchestrator.billing import print_bill  # noqa: PLC0415
 
     print_bill(_open(run, cloud), as_json=as_json)
 
@@ -203,7 +203,7 @@ def bill(run: Run, cloud: OnCloud = Cloud.LOCAL, as_json: Json = False) -> None:
 def down(run: Run, cloud: OnCloud = Cloud.LOCAL, now: Now = None) -> None:
     """End the run and delete everything with its tag; jobs save first, the results stay."""
     from orchestrator.console import Progress, make_console  # noqa: PLC0415
-    from orchestrator.journey import end_run  # noqa: PLC0415
+    from orchestrator.ending import end_run  # noqa: PLC0415
 
     with Progress(make_console()) as progress:
         end_run(run, cloud.value, progress, now=now is not None, why=now or "")
@@ -225,7 +225,7 @@ def sweep(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def ssh(context: typer.Context, run: Run, box: str, cloud: OnCloud = Cloud.LOCAL) -> None:
     """A shell on a box, or `-- COMMAND` to run one; checks the host key made for this run."""
-    from orchestrator.journey import ssh_box  # noqa: PLC0415
+    from orchestrator.reach import ssh_box  # noqa: PLC0415
 
     raise typer.Exit(ssh_box(_open(run, cloud), box, context.args))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from orchestrator import journey, opened
+from orchestrator import ending, opened
 from orchestrator.aws import sweep
 from orchestrator.console import Progress, make_console
 from tests.faults.world import REGION
@@ -25,8 +25,8 @@ def scene() -> Iterator[Scene]:
 def down(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """`gpurun down RUN --now`, typed elsewhere, in the account of the scene."""
     monkeypatch.setattr(sweep, "regions", lambda _: [REGION])
-    for module in (journey, opened):
+    for module in (ending, opened):
         monkeypatch.setattr(module, "open_cloud", lambda *_: scene.elsewhere())
         monkeypatch.setattr(module, "SystemClock", lambda: scene.world.time)
     progress = Progress(make_console(stderr=True))
-    return lambda: journey.end_run(scene.run_id, "aws", progress, now=True)
+    return lambda: ending.end_run(scene.run_id, "aws", progress, now=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator import journey, kept
+from orchestrator import ending, kept
 from orchestrator.console import Progress, make_console
 from orchestrator.errors import CredentialsError
 from orchestrator.run import read_ssh_secrets
@@ -29,7 +29,7 @@ def test_without_its_profile_a_run_is_not_forgotten_and_the_console_is_explained
     kept.keep(Settings().home, runner.record, secrets)
     monkeypatch.setenv("AWS_PROFILE", "left-the-company")
     with pytest.raises(CredentialsError, match="left-the-company") as told:
-        journey.end_run(scene.run_id, "aws", Progress(make_console(stderr=True)), now=True)
+        ending.end_run(scene.run_id, "aws", Progress(make_console(stderr=True)), now=True)
     assert told.value.exit_code == 6
     assert f"{runner.record.expires_at:%Y-%m-%d %H:%M:%S} UTC" in told.value.hint
     assert f"{REGION}, Instances, filter tag:gpurun:run={scene.run_id}" in told.value.hint
@@ -43,7 +43,7 @@ def test_on_a_machine_that_knows_nothing_of_the_run_every_region_is_named(
     scene.launched()
     monkeypatch.setenv("AWS_PROFILE", "left-the-company")
     with pytest.raises(CredentialsError) as told:
-        journey.end_run(scene.run_id, "aws", Progress(make_console(stderr=True)), now=True)
+        ending.end_run(scene.run_id, "aws", Progress(make_console(stderr=True)), now=True)
     assert f"each region, Instances, filter tag:gpurun:run={scene.run_id}" in told.value.hint
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator import journey, opened
+from orchestrator import ending, opened
 from orchestrator.aws import sweep
 from orchestrator.console import Progress, make_console
 from orchestrator.run import EventKind
@@ -34,10 +34,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Down:
     monkeypatch.setattr(sweep, "regions", lambda _: [REGION])
 
     def down(scene: Scene, **how: Any) -> None:
-        for module in (journey, opened):
+        for module in (ending, opened):
             monkeypatch.setattr(module, "open_cloud", lambda *_: scene.world.session())
             monkeypatch.setattr(module, "SystemClock", lambda: scene.world.time)
-        journey.end_run(scene.run_id, "aws", Progress(make_console(stderr=True)), **how)
+        ending.end_run(scene.run_id, "aws", Progress(make_console(stderr=True)), **how)
 
     return down
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator import journey
+from orchestrator import billing, journey
 from orchestrator.console import Progress, make_console
 from orchestrator.errors import (
     ApiError,
@@ -175,7 +175,7 @@ def test_a_meter_that_doesn_t_answer_is_a_cloud_that_is_named(
     gone = SimpleNamespace(url="http://127.0.0.1:1")
     monkeypatch.setattr(process, "status", lambda _: gone)
     with pytest.raises(CloudError, match="say what it metered") as told:
-        journey.cloud_meter(RUN)
+        billing.cloud_meter(RUN)
     assert "gpurun cloud status" in told.value.hint
 
 

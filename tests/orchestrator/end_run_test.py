@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from orchestrator import journey, kept, opened
+from orchestrator import ending, kept, opened
 from orchestrator import reach as reach_module
 from orchestrator.aws import sweep
 from orchestrator.aws.bucket import Bucket
@@ -26,7 +26,7 @@ __all__ = ["begun", "clock", "rules", "runner", "session"]
 
 @pytest.fixture(autouse=True)
 def one_account(session: Session, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (journey, opened):
+    for module in (ending, opened):
         monkeypatch.setattr(module, "open_cloud", lambda *_: session)
         monkeypatch.setattr(module, "SystemClock", lambda: clock)
     monkeypatch.setattr(sweep, "regions", lambda _: [session.region])
@@ -40,7 +40,7 @@ def test_a_run_with_a_damaged_record_or_log_is_ended_by_its_tags(
     bucket, record = begun
     runner.launch_all()
     bucket.put(f"runs/{record.run_id}/{damaged}", data)
-    journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
+    ending.end_run(record.run_id, "aws", Progress(make_console()), now=False)
     assert leftovers(session, record.run_id) == []
 
 
@@ -111,7 +111,7 @@ def test_a_run_whose_bucket_is_gone_is_ended_by_its_tags(
     bucket, record = begun
     runner.launch_all()
     _delete_whole(session, bucket)
-    journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
+    ending.end_run(record.run_id, "aws", Progress(make_console()), now=False)
     assert leftovers(session, record.run_id) == []
 
 
@@ -124,7 +124,7 @@ def test_a_bucket_that_goes_while_a_run_is_taken_down_keeps_nothing_alive(
     bucket, record = begun
     runner.launch_all()
     monkeypatch.setattr(Runner, "drain_boxes", lambda _: _delete_whole(session, bucket))
-    journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
+    ending.end_run(record.run_id, "aws", Progress(make_console()), now=False)
     assert leftovers(session, record.run_id) == []
 
 
@@ -154,10 +154,10 @@ def test_a_run_whose_record_is_gone_is_ended_by_its_tags_and_then_unknown(
     bucket, record = begun
     runner.launch_all()
     session.client("s3").delete_object(Bucket=bucket.name, Key=f"runs/{record.run_id}/run.json")
-    journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
+    ending.end_run(record.run_id, "aws", Progress(make_console()), now=False)
     assert leftovers(session, record.run_id) == []
     with pytest.raises(RunNotFound):
-        journey.end_run(record.run_id, "aws", Progress(make_console()), now=False)
+        ending.end_run(record.run_id, "aws", Progress(make_console()), now=False)
 
 
 def test_why_a_run_was_ended_at_once_is_told_wherever_it_is_shown(
@@ -165,7 +165,7 @@ def test_why_a_run_was_ended_at_once_is_told_wherever_it_is_shown(
 ) -> None:
     runner.launch_all()
     assert runner.look().headline == "running"
-    journey.end_run(begun[1].run_id, "aws", Progress(make_console()), now=True, why="loss is NaN")
+    ending.end_run(begun[1].run_id, "aws", Progress(make_console()), now=True, why="loss is NaN")
     seen = runner.look()
     assert seen.headline == "clean, ended by hand: loss is NaN"
     assert seen.model_dump(mode="json")["ended_because"] == "loss is NaN"
