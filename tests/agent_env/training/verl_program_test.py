@@ -1,0 +1,171 @@
+"""The program verl_grpo, as far as a machine without a GPU reaches: refusals, files, metrics."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_env.client import AgentEnv
+from agent_env.training.config import ConfigError, VerlGrpoConfig, parse_config
+from agent_env.training.metrics import MetricsFile
+from agent_env.training.verl import (
+    LoopSettings,
+    checkpoints,
+    child,
+    overrides,
+    write_loop_file,
+)
+from agent_env.training.verl.progress import Progress, cut_back, losses
+from tests.agent_env.conftest import COUNTER
+
+pytestmark = [pytest.mark.verl, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def harness() -> Any:
+    from tests.agent_env.training import verl_harness  # noqa: PLC0415
+
+    return verl_harness
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"unsloth": True}, "config.unsloth: verl loads models itself"),
+        ({"train_batch": 8}, "config.train_batch: verl fills its backward passes by tokens"),
+        ({"lora": {"four_bit": True}}, "config.lora: verl takes rank and alpha"),
+        ({"nodes": 2}, "config.env_url: 2 nodes need a server on an address"),
+        ({"nodes": 2, "env_url": "http://127.0.0.1:1"}, "config.env_url: 2 nodes need"),
+        ({"schedule": "linear"}, "config.schedule: input should be 'constant'"),
+    ],
+)
+def test_what_verl_cant_do_is_refused_by_field(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        parse_config(VerlGrpoConfig, values)
+
+
+def test_without_a_gpu_the_program_ends_at_once_and_says_so(tmp_path: Path, harness: Any) -> None:
+    model = harness.write_model(tmp_path / "model")
+    splits = {"split": "train", "eval_split": "eval"}
+    job = {
+        "config": {"bundle": str(COUNTER), "model": str(model), **splits},
+        "out": str(tmp_path / "out"),
+        "metrics": str(tmp_path / "metrics.jsonl"),
+    }
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(job))
+    done = subprocess.run(
+        [sys.executable, "-m", "agent_env.training.verl_grpo", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("verl: trains on an NVIDIA GPU")
+    assert "Traceback" not in done.stderr
+
+
+def test_verls_numbers_and_the_recorded_rollouts_become_our_lines(tmp_path: Path) -> None:
+    told, record = tmp_path / "verl.jsonl", tmp_path / "rollouts.jsonl"
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", max_steps=2)
+    progress = Progress(told, record, metrics)
+    progress.look()
+    played = [
+        rollout("eval", 0, 0.25),
+        rollout("train", 1, 1.0),
+        rollout("train", 1, 0.5),
+        rollout("train", 1, None),
+        rollout("train", 2, 0.0),
+    ]
+    record.write_text("".join(json.dumps(line) + "\n" for line in played))
+    told.write_text(
+        json.dumps({"step": 0, "data": {"val-core/counter/reward/mean@1": 0.25}})
+        + "\n"
+        + json.dumps({"step": 1, "data": {"timing_s/step": 3.5, "actor/pg_loss": 0.125}})
+        + '\n{"step": 2, "data"'
+    )
+    progress.look()
+    progress.look()
+    assert metrics.reward_at(0) == 0.25
+    step = metrics.find("train", 1) or {}
+    assert (step["reward"], step["scored"], step["unscored"]) == (0.75, 2, 1)
+    assert (step["loss"], step["step_seconds"]) == (0.125, 3.5)
+    assert step["score/near"] == 0.75
+    assert len(metrics.lines()) == 2  # the line that verl is still writing waits
+
+
+def test_a_resumed_run_forgets_the_rollouts_that_it_plays_again(tmp_path: Path) -> None:
+    record = tmp_path / "rollouts.jsonl"
+    lines = [rollout("train", step, None if step == 1 else 1.0) for step in (1, 2, 3)]
+    record.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 4')
+    cut_back(record, 2)
+    assert [json.loads(line)["step"] for line in record.read_text().splitlines()] == [1, 2]
+    assert losses(record) == "1 of the last 2 rollouts were lost, mostly: gone"
+
+
+def test_verl_goes_on_from_its_newest_whole_checkpoint_whatever_its_tracker_says(
+    tmp_path: Path,
+) -> None:
+    assert checkpoints.settle(tmp_path) == 0
+    for step in (10, 20, 30):
+        (tmp_path / f"global_step_{step}").mkdir()
+    for step in (10, 20):
+        with zipfile.ZipFile(tmp_path / f"global_step_{step}/data.pt", "w") as file:
+            file.writestr("state", "x")
+    (tmp_path / "global_step_30/data.pt").write_bytes(b"PK cut")
+    (tmp_path / checkpoints.TRACKER).write_text("")
+    assert checkpoints.settle(tmp_path) == 20
+    assert (tmp_path / checkpoints.TRACKER).read_text() == "20"
+
+
+def test_the_last_steps_weights_become_the_jobs_model(tmp_path: Path) -> None:
+    assert checkpoints.export(tmp_path, 2) is None
+    weights = tmp_path / "global_step_2/actor/huggingface"
+    weights.mkdir(parents=True)
+    (weights / "model.safetensors").write_bytes(b"x")
+    assert checkpoints.export(tmp_path, 2) == tmp_path / "model"
+    assert (tmp_path / "model/model.safetensors").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_verl_itself_takes_what_it_is_told_as_far_as_to_look_for_a_gpu(
+    tmp_path: Path, harness: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = harness.verl_run(tmp_path)
+    harness.write_model(Path(run.model))
+    with AgentEnv.local(COUNTER, max_sessions=4) as env:
+        harness.written(tmp_path, env, "train")
+        write_loop_file(run.loop_file, LoopSettings(url=env.url, sessions=4))
+        looks: list[None] = []
+        status = child.run(
+            overrides(run),
+            folder=tmp_path,
+            metrics=tmp_path / "verl.jsonl",
+            look=lambda: looks.append(None),
+        )
+    assert status == 1
+    assert looks
+    out, err = capfd.readouterr()
+    assert "Total available GPUs 0 is less than total desired GPUs 1" in out + err
+    assert (tmp_path / "ray-token").stat().st_mode & 0o777 == 0o600
+
+
+def rollout(purpose: str, step: int, reward: float | None) -> dict[str, Any]:
+    """A line of the record."""
+    return {
+        "purpose": purpose,
+        "step": step,
+        "task_id": f"{purpose}-0",
+        "bundle": "counter",
+        "split": purpose,
+        "reward": reward,
+        "lost": "gone" if reward is None else None,
+        "scores": {} if reward is None else {"near": reward},
+    }
