@@ -190,7 +190,7 @@ def runs_view(rows: Sequence[RunRow]) -> Table:
     return table
 
 
-def result_view(snapshot: Snapshot) -> Group:
+def result_view(snapshot: Snapshot, *, references: bool = True) -> Group:
     """One row a job with its final numbers, one row a box with what it cost."""
     jobs = _table(
         f"Results of {snapshot.run_id}", ("job", "box", "state", "attempt", "step", "result")
@@ -214,13 +214,13 @@ def result_view(snapshot: Snapshot) -> Group:
         )
     return Group(
         jobs,
-        *reference_views(snapshot),
+        *(_reference_views(snapshot) if references else ()),
         boxes,
         *(Text(f"ALARM {typed(words)}", "bold red") for words in snapshot.alarms),
     )
 
 
-def reference_views(snapshot: Snapshot) -> list[Table]:
+def _reference_views(snapshot: Snapshot) -> list[Table]:
     """One row a number that the runbook has a reference for; nothing where it has none."""
     if not snapshot.compared:
         return []
@@ -292,7 +292,7 @@ class Progress:
     def show(self, snapshot: Snapshot) -> None:
         """The newest snapshot; a line is printed when a state changes, or a step now and then."""
         if self._live:
-            self._live.update(result_view(snapshot))
+            self._live.update(result_view(snapshot, references=False))
             return
         for box in snapshot.boxes:
             reason = f" ({box.reason})" if box.reason else ""

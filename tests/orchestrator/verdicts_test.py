@@ -127,6 +127,13 @@ def test_status_ends_with_a_row_for_each_reference(ended: Opened) -> None:
     assert rows["middle"] == ["–", "0.52 ± 0.05", "not measured"]
 
 
+def test_a_live_table_has_no_rows_of_what_is_not_measured_yet(ended: Opened) -> None:
+    out = io.StringIO()
+    make_console(file=out).print(result_view(ended.runner().look(), references=False))
+
+    assert "reference" not in out.getvalue()
+
+
 def test_the_report_page_has_the_same_rows(ended: Opened, tmp_path: Path) -> None:
     page = write_report(ended, tmp_path).read_text("utf-8")
 
