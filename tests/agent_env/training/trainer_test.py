@@ -10,7 +10,6 @@ from trl import GRPOConfig
 
 from agent_env.training.config import (
     GrpoConfig,
-    OutageConfig,
     UnslothConfig,
     VllmConfig,
 )
@@ -76,7 +75,7 @@ def test_on_a_box_the_end_names_the_command_that_shows_the_jobs_log(
 
 
 def test_the_outage_of_the_proof_run_does_not_end_a_run_by_default() -> None:
-    config = OutageConfig()
+    config = GrpoConfig(rollouts_per_step=16)
     for lost_steps, tripped in ((2, False), (3, True)):
         watching = guard(config)
         for number in range(4 * config.rollouts_per_step):
