@@ -95,8 +95,9 @@ def test_data_parses_and_a_runbook_plans(block: Block, tmp_path: Path) -> None:
 
 
 def test_a_runbook_that_nobody_can_run_is_found(tmp_path: Path) -> None:
-    assert "stepps" in str(shown_runbook.fault("stepps: 3\n", tmp_path))
-    assert shown_runbook.fault("steps: 3\nsave_steps: 1\n", tmp_path) is None
+    job = "program: grpo\nconfig: {stepps: 3}\n"
+    assert "stepps" in str(shown_runbook.fault(job, tmp_path))
+    assert shown_runbook.fault(job.replace("pp", "p"), tmp_path) is None
     assert "program" in str(shown_runbook.fault("jobs: {a: {box: one, hours: 1m}}\n", tmp_path))
 
 

@@ -28,8 +28,12 @@ def fault(text: str, folder: Path) -> str | None:
         return "is no mapping"
     if not (folder / "examples").exists():
         shutil.copytree(ROOT / "runbooks" / "examples", folder / "examples")
-    faults = [_planned(runbook, folder) for runbook in _whole(values)]
-    return None if None in faults else "; or: ".join(str(found) for found in faults)
+    faults = []
+    for runbook in _whole(values):
+        if (found := _planned(runbook, folder)) is None:
+            return None
+        faults.append(found)
+    return "; or: ".join(faults)
 
 
 def _whole(values: dict[str, Any]) -> list[dict[str, Any]]:
