@@ -65,6 +65,17 @@ def test_every_priced_type_is_one_that_its_region_offers() -> None:
             assert usd > 0
 
 
+def test_a_spot_price_on_record_is_dated_and_below_the_list_price() -> None:
+    assert "dearest zone" in CATALOG.prices.spot.source
+    for region, prices in CATALOG.prices.spot.usd_per_hour.items():
+        for name in prices:
+            spot = CATALOG.spot(name, region)
+            assert spot is not None
+            assert 0 < spot < CATALOG.price(name, region).usd_per_hour
+    assert CATALOG.spot("g6.4xlarge", "us-east-1") == Decimal("0.6933")
+    assert CATALOG.spot("g6.48xlarge", "us-east-1") is None
+
+
 def test_a_bigger_box_of_a_region_is_never_cheaper_per_gpu_family() -> None:
     for prices in CATALOG.prices.instances.usd_per_hour.values():
         for family in ("g6.", "g6e."):
