@@ -56,6 +56,8 @@ class Reply:
 
 def form_of(template: str) -> Form | None:
     """The form of calls that a chat template teaches; None for one that teaches none."""
+    if "<arg_key>" in template:  # GLM's, between the same tags
+        return None
     if "<function=" in template:
         return "xml"
     return "json" if OPEN in template else None

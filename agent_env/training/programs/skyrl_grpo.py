@@ -68,10 +68,13 @@ def prepare(job: Job[SkyrlGrpoConfig], env: AgentEnv, tokenizer: Any) -> SkyrlRu
     config, folder = job.config, job.out / "skyrl"
     groups = [served_splits(env, config, names) for names in (config.split, config.eval_split)]
     _check_trained_on(job, env, [split for group in groups for split in group], folder)
-    rows = [
-        skyrl.skyrl_rows(env, *group, tokenizer=tokenizer, limit=limit)
-        for group, limit in zip(groups, (None, config.eval_tasks), strict=True)
-    ]
+    try:
+        rows = [
+            skyrl.skyrl_rows(env, *group, tokenizer=tokenizer, limit=limit)
+            for group, limit in zip(groups, (None, config.eval_tasks), strict=True)
+        ]
+    except ValueError as error:
+        raise ConfigError([f"config.model: {error}"]) from None
     wanted = skyrl_run(job, env.url, folder, tasks=len(rows[0]), evals=len(rows[1]))
     for note in skyrl.check(
         wanted.env,

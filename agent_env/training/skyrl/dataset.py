@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_env.client import AgentEnv
-from agent_env.training._calls import form_of
+from agent_env.training._calls import Form, form_of
 from agent_env.training.skyrl.settings import ENV_CLASS
 from agent_env.types import END_TURN, ToolSpec
 
@@ -31,15 +31,15 @@ def skyrl_rows(
 ) -> list[dict[str, Any]]:
     """A row for each task of the splits, or for the first `limit` of each.
 
-    Raises ValueError for a tokenizer whose chat template can't show tools, and what
-    `AgentEnv.tasks` raises.
+    Raises ValueError for a tokenizer whose chat template can't show tools, or teaches calls in a
+    form that isn't read here, and what `AgentEnv.tasks` raises.
     """
     rows = []
     for split in splits:
         tools = [
             tool for tool in env.tools(split) if not (answers_end_turns and tool.name == END_TURN)
         ]
-        form = form_of(tokenizer.chat_template or "") or "json"
+        form = _form(tokenizer, tools)
         for row in env.rows(split)[:limit]:
             task = {name: row[name] for name in ("task_id", "split", "index")}
             rows.append(
@@ -84,6 +84,17 @@ def write_dataset(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         raise ValueError(f"{path.name}: no rows, so there is nothing to train on")
     path.parent.mkdir(parents=True, exist_ok=True)
     import_module("datasets").Dataset.from_list(list(rows)).to_parquet(str(path))
+
+
+def _form(tokenizer: Any, tools: Sequence[ToolSpec]) -> Form:
+    form = form_of(tokenizer.chat_template or "")
+    if form is None and tools:
+        raise ValueError(
+            "the model's chat template teaches no form of calls that is read here, which are JSON"
+            " or <function=…> between <tool_call> tags; take a model of Qwen2.5's, Qwen3's or"
+            " Nemotron 3's family"
+        )
+    return form or "json"
 
 
 def _rendered(tokenizer: Any, messages: Sequence[dict[str, str]], **named: Any) -> str:

@@ -138,6 +138,7 @@ def test_the_chat_template_tells_the_form() -> None:
     assert form_of("{{ '<tool_call>' }}{{ '<function=' + name }}") == "xml"
     assert form_of('<tool_call>\n{"name": …') == "json"
     assert form_of("{{ messages }}") is None
+    assert form_of("<tool_call>add\n<arg_key>n</arg_key>") is None
 
 
 MARKS = (

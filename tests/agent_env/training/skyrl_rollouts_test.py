@@ -289,6 +289,16 @@ def test_calls_of_one_turn_are_carried_out_in_order_and_a_bad_one_is_the_models_
     assert seen.index("\n3\n") < seen.index("isn't valid JSON") < seen.index("\n7\n")
 
 
+def test_calls_in_tags_are_typed_by_the_servers_own_tools(
+    server: LocalServer, row: dict[str, Any]
+) -> None:
+    text = "<tool_call><function=add>\n<parameter=n>\n10\n</parameter></function></tool_call>"
+    tags = {**row, "task": json.dumps(json.loads(row["task"]) | {"form": "xml"})}
+    output = generated(generator(server.url, lambda _: [text, "Done."]), batch(tags, 1))
+    assert totals(output) == [1.0]
+    assert output["rollout_metrics"]["env/tool_failures"] == 0
+
+
 def test_a_rollout_that_runs_out_of_turns_or_room_is_scored_as_it_stands(
     server: LocalServer, row: dict[str, Any]
 ) -> None:

@@ -101,13 +101,20 @@ def test_the_tools_are_shown_as_the_models_own_template_shows_them(server: Local
     assert "end_turn" not in wanted
 
 
-def test_a_template_that_shows_no_tools_is_refused(server: LocalServer) -> None:
-    silent = tokenizer("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
-    with (
-        AgentEnv(server.url) as env,
-        pytest.raises(ValueError, match="can't show tools: add, commit, wait, crash"),
-    ):
-        skyrl_rows(env, "counter/train", tokenizer=silent)
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("{# <tool_call> #}", "can't show tools: add, commit, wait, crash"),
+        ("", "no form of calls that is read here"),
+        ("{# <tool_call>NAME<arg_key> #}", "no form of calls that is read here"),
+    ],
+)
+def test_a_template_that_shows_no_tools_or_other_calls_is_refused(
+    server: LocalServer, start: str, said: str
+) -> None:
+    plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    with AgentEnv(server.url) as env, pytest.raises(ValueError, match=said):
+        skyrl_rows(env, "counter/train", tokenizer=tokenizer(start + plain))
 
 
 def test_skyrls_own_parser_takes_the_programs_settings(job: Job[SkyrlGrpoConfig]) -> None:
