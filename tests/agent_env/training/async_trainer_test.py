@@ -236,6 +236,19 @@ def test_a_worker_that_failed_fails_the_job_with_its_cause() -> None:
     assert trainer_module.worker_failure(RuntimeError("CUDA error")) is None
 
 
+def test_a_worker_that_the_kernel_killed_is_noticed_while_the_trainer_waits() -> None:
+    trainer = object.__new__(trainer_module.AsyncTrainer)
+    trainer.stop, trainer.args = StopRequest(), SimpleNamespace(heartbeat_stale_after_s=300.0)
+    process = SimpleNamespace(exitcode=None)
+    trainer.rollout_worker = SimpleNamespace(_process=process, check_health=lambda _: None)
+    watched = trainer_module.Watched(queue.Queue(), trainer._came, trainer._nothing_came)
+    with pytest.raises(queue.Empty):
+        watched.get(timeout=0.01)
+    process.exitcode = -signal.SIGKILL
+    with pytest.raises(JobFailed, match="worker's process ended, exit status -9: -9 is"):
+        watched.get(timeout=0.01)
+
+
 def test_without_a_gpu_the_program_ends_before_it_loads_anything(
     tmp_path: Path, server: LocalServer, vllm: StandIn
 ) -> None:
