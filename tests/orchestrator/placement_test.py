@@ -212,6 +212,24 @@ def test_what_cannot_be_placed_is_refused_with_the_field_and_the_fix(
     assert fix in str(refused.value)
 
 
+def test_a_misspelled_instance_is_the_only_fault_of_jobs_that_ask_for_its_gpu(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(RunbookError, match=r"1 fault;(.|\n)*no instance type 'g6.4xlage'"):
+        plan_of(tmp_path, PLAIN.replace("g6.4xlarge", "g6.4xlage"))
+
+
+def test_a_job_on_no_box_that_lives_long_enough_is_refused(tmp_path: Path) -> None:
+    text = PLAIN.replace("hours: 30m", "hours: 30m, needs: [warm]").replace(
+        "jobs:",
+        "  far: {instance: g6e.4xlarge, hours: 3}\n"
+        'jobs:\n  warm: {gpu: L40S, command: "true", hours: 5m}',
+    )
+
+    with pytest.raises(RunbookError, match="Give l4 at least as many hours as far"):
+        plan_of(tmp_path, text)
+
+
 def test_a_runbook_with_unplaced_jobs_is_checked_as_far_as_it_goes() -> None:
     spec = spec_of({"l4": ("L4", 2)}, {"a": ("L4", 30, [])})
 
