@@ -45,17 +45,18 @@ class Play:
             appended = await self.episode.open(**chosen)
         if appended:
             messages[-1]["content"] += appended
-        await self._begin(messages, tools)
+        schemas = shown(tools, text_ends_turn=self._peer.settings.text_ends_turn)
+        await self._begin(messages, schemas)
         while self.episode.rollout.open:
             reply = await self._sampled(sampling, tools)
             news = await self._news(reply)
-            if not news or not await self._merged(messages, said(reply), news, tools):
+            if not news or not await self._merged(messages, said(reply), news, schemas):
                 break
         with self._timing("tool_calls"):
             await self.episode.settle()
 
-    async def _begin(self, messages: list[Message], tools: list[ToolSpec]) -> None:
-        ids = await self._loop.ct_build_initial_tokens(messages, tools=shown(tools))
+    async def _begin(self, messages: list[Message], tools: list[Message]) -> None:
+        ids = await self._loop.ct_build_initial_tokens(messages, tools=tools)
         room = self._loop.rollout_config.response_length
         self.tokens = Tokens(self._loop, list(ids), len(ids), room)
 
@@ -127,13 +128,13 @@ class Play:
         return [] if prompt is None else [{"role": "user", "content": prompt}]
 
     async def _merged(
-        self, messages: list[Message], reply: Message, news: list[Message], tools: list[ToolSpec]
+        self, messages: list[Message], reply: Message, news: list[Message], tools: list[Message]
     ) -> bool:
         messages.append(reply)
         before = list(messages)
         messages.extend(news)
         self.told += 1
-        return await self.tokens.told(before, messages, shown(tools))
+        return await self.tokens.told(before, messages, tools)
 
     @contextmanager
     def _timing(self, what: str) -> Iterator[None]:

@@ -44,7 +44,7 @@ def check(
             f"split: a step takes {run.prompts_per_step} different tasks, and there are"
             f" {len(given)}: verl divides by the steps in an epoch"
         )
-    faults += prompt_faults(run, env, given, tokenizer)
+    faults += prompt_faults(run, settings, env, given, tokenizer)
     if faults:
         raise ConfigError(faults)
     env.check(sessions=settings.sessions)
@@ -89,13 +89,17 @@ def node_faults(run: VerlRun, settings: LoopSettings, *, cpus: int) -> list[str]
 
 
 def prompt_faults(
-    run: VerlRun, env: AgentEnv, given: Iterable[dict[str, Any]], tokenizer: Any
+    run: VerlRun,
+    settings: LoopSettings,
+    env: AgentEnv,
+    given: Iterable[dict[str, Any]],
+    tokenizer: Any,
 ) -> list[str]:
     """The longest prompt that is over the limit, measured with its tools."""
     lengths = {}
     for row in given:
         told = row["extra_info"]
-        tools = shown(env.tools(told["split"]))
+        tools = shown(env.tools(told["split"]), text_ends_turn=settings.text_ends_turn)
         ids = tokenizer.apply_chat_template(
             row["prompt"], tools=tools, add_generation_prompt=True, return_dict=False
         )

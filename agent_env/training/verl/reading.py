@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_env.training._calls import BadCall, Form, Reply, ToolCall, read_reply
-from agent_env.types import ToolSpec
+from agent_env.types import END_TURN, ToolSpec
 
 FORMS: dict[str, Form] = {"hermes": "json", "qwen3_coder": "xml"}
 """Formats that verl's own parsers read by leaving out in silence what they can't read."""
@@ -35,9 +35,13 @@ class Reader:
         return Reply(text.strip(), tuple(map(_call, calls)))
 
 
-def shown(tools: Sequence[ToolSpec]) -> list[Message]:
-    """The tools as chat templates take them."""
-    return [{"type": "function", "function": _function(tool)} for tool in tools]
+def shown(tools: Sequence[ToolSpec], *, text_ends_turn: bool) -> list[Message]:
+    """The tools as chat templates take them; `end_turn` only where plain text isn't one."""
+    return [
+        {"type": "function", "function": _function(tool)}
+        for tool in tools
+        if not (text_ends_turn and tool.name == END_TURN)
+    ]
 
 
 def said(reply: Reply) -> Message:

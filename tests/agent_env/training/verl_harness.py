@@ -116,6 +116,19 @@ class Script:
         )
 
 
+class InTurn:
+    """The rollouts one after another get one of the scripts each."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self._scripts = scripts
+        self._given: dict[str, Script] = {}
+
+    async def generate(self, request_id: str, **asked: Any) -> TokenOutput:
+        if request_id not in self._given:
+            self._given[request_id] = self._scripts[len(self._given) % len(self._scripts)]
+        return await self._given[request_id].generate(request_id, **asked)
+
+
 class Worker(AgentLoopWorker):  # type: ignore[misc]
     """verl's, which also keeps the outputs before they are padded."""
 
