@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -67,13 +67,18 @@ def test_a_worker_ignores_a_groups_sigterm_tells_its_episodes_and_dies_with_its_
         assert trainer.stdout is not None
         pid = int(trainer.stdout.readline())
         with closing(os.fdopen(os.pidfd_open(pid))) as worker:
-            os.kill(pid, signal.SIGTERM)
-            episode = log.of(None)
-            assert episode is not None
-            assert episode.lost == "gone for good"
-            assert not select.select([worker], [], [], 0.2)[0], "the worker took the SIGTERM"
-            trainer.kill()
-            assert select.select([worker], [], [], 20.0)[0], "the worker outlives its trainer"
+            try:
+                os.kill(pid, signal.SIGTERM)
+                episode = log.of(None)
+                assert episode is not None
+                assert episode.lost == "gone for good"
+                assert not select.select([worker], [], [], 0.2)[0], "the worker took the SIGTERM"
+                trainer.kill()
+                assert select.select([worker], [], [], 20.0)[0], "it outlives its trainer"
+            finally:
+                trainer.kill()
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(worker.fileno(), signal.SIGKILL)
 
 
 def test_in_the_trainers_own_process_nothing_is_settled() -> None:
