@@ -19,6 +19,7 @@ from agent_env.training.config import ConfigError
 from agent_env.training.config.skyrl import SkyrlGrpoConfig
 from agent_env.training.job import EXIT_STOPPED, Job, JobFailed, next_command
 from agent_env.training.metrics import MetricsFile
+from agent_env.training.owner import job_owner
 from agent_env.training.preflight.gpu import gpu_faults
 from agent_env.training.preflight.source import source_faults
 from agent_env.training.preflight.template import load_tokenizer
@@ -106,6 +107,7 @@ def skyrl_run(
         out=folder,
         env=skyrl.EnvSettings(
             url=url,
+            owner=job_owner() if config.env_url else "",
             deadline_s=config.rollout_s,
             max_unscored=config.max_unscored,
             judged_rollouts=JUDGED_STEPS * config.rollouts_per_step,

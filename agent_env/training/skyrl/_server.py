@@ -21,8 +21,8 @@ class Server:
     def __init__(self, settings: EnvSettings) -> None:
         settings.check()
         self._policy = settings.policy()
-        self._address = Address.of(settings.url)
-        self._env = AgentEnv(settings.url)
+        self._address = Address.of(settings.url, owner=settings.owner or None)
+        self._env = AgentEnv(settings.url, owner=settings.owner or None)
 
     def tools(self, split: str) -> Sequence[ToolSpec]:
         """The split's tools. Raises TaskNotFound, ServerDown."""

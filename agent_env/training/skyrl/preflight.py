@@ -39,7 +39,7 @@ def check(
             " rollouts_per_step, or raise rollouts_per_task"
         )
     room = server_for(settings).capacity()
-    with AgentEnv(settings.url) as env:
+    with AgentEnv(settings.url, owner=settings.owner or None) as env:
         env.check(sessions=min(rollouts, room or rollouts))
     if room is None or room >= rollouts:
         return []

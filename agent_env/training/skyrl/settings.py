@@ -17,6 +17,9 @@ class EnvSettings:
     """Times in seconds. The server's token is taken from AGENT_ENV_TOKEN, never from here."""
 
     url: str = ""
+    owner: str = ""
+    """A name that is the same at each start of the run: the next start has this one's sessions,
+    should it die. Only one process at a time may use it."""
     patience_s: float = 4.0
     """For room on a full server."""
     reset_timeout_s: float = 60.0

@@ -16,6 +16,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from agent_env import AgentEnv
+from agent_env.client import _dial
 from agent_env.client.local import LocalServer
 from agent_env.errors import TooManyUnscored
 from agent_env.training.job import JobFailed
@@ -214,6 +216,20 @@ def test_a_batch_that_is_cancelled_leaves_no_session(
 
     asyncio.run(run())
     assert free(server)
+
+
+def test_a_run_that_is_started_again_has_its_dead_selfs_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with LocalServer(COUNTER, max_sessions=2) as server:
+        row = rows_of(server.url, "train")[0]
+        dead = [AgentEnv(server.url, owner="run/learn").session() for _ in range(2)]
+        for session in dead:
+            session.reset(split="train", index=0)
+        # As in a process that begins later.
+        monkeypatch.setattr(_dial, "RUN", _dial.RUN + 1)
+        made = generator(server.url, adds, "generator.agent_env.owner=run/learn")
+        assert totals(generated(made, batch(row, 2))) == pytest.approx([0.2, 0.4])
 
 
 def test_a_prompt_without_room_is_refused_before_anything_is_generated(
