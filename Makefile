@@ -98,11 +98,12 @@ shell: setup ## shellcheck: the scripts as they are rendered, and our own
 
 check: lint types imports shell ## Everything that needs no running
 
-test: setup train-setup openenv-setup ## All tests: the main ones, those that train, those with OpenEnv itself
+test: setup train-setup openenv-setup ray-setup ## All tests: the main ones, those that train, those with OpenEnv itself, those on Ray
 	-$(BIN)/python -m tools.unsloth_drift --fetch-only
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --durations=25
 	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
 	.venv-openenv/bin/python -m pytest -m openenv -q
+	.venv-ray/bin/python -m pytest -m "verl or skyrl" -q
 
 quick: setup ## The tests that start no box and train nothing
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not aws and not gpu"

@@ -30,8 +30,8 @@ except ModuleNotFoundError as error:
     if error.name != "verl":
         raise
     raise NotInstalled(
-        "verl isn't installed here: the pins `verl` have it (templates/pins/verl.txt), as has"
-        " pip install 'gpurun[verl]'"
+        "verl isn't installed here: on a box `pins: verl`, else"
+        " pip install --no-deps -r templates/pins/verl.txt"
     ) from None
 
 _OURS = {field.name for field in fields(LoopSettings)}

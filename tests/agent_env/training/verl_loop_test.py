@@ -92,6 +92,7 @@ def test_plain_text_ends_a_turn_and_the_next_prompt_is_told(
     worker = harness.made_worker(tmp_path, server.url, script)
     output = played(worker, rows(env, "turns")[0])
     assert "Are you sure?" in worker.tokenizer.decode(output.response_ids)
+    assert "end_turn" not in worker.tokenizer.decode(output.prompt_ids)
     assert output.reward_score == 1.0
     assert output.extra_fields["reward_extra_info"]["env/turns"] == 2.0
 
@@ -103,6 +104,7 @@ def test_text_is_no_answer_where_the_loop_file_says_so(
     worker = harness.made_worker(tmp_path, server.url, script, text_ends_turn=False)
     output = played(worker, rows(env, "turns")[0])
     assert "Are you sure?" not in worker.tokenizer.decode(output.response_ids)
+    assert "end_turn" in worker.tokenizer.decode(output.prompt_ids)
     assert output.reward_score == 0.0  # nothing was added, and the task says what that is worth
     assert output.extra_fields["reward_extra_info"]["env/turns"] == 0.0
 
