@@ -27,7 +27,10 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     ),
     "async_grpo": (*_TRAINING, "env/"),
     "verl_grpo": (*_EVALS, "unscored"),
-    "skyrl_grpo": (*_EVALS, "unscored"),
+    "skyrl_grpo": (
+        *(*_TRAINING, *_EVALS),
+        *("eval_reward_middle", "eval_tool_calls", "eval_seconds"),
+    ),
     "evaluate": (
         *("eval_reward", "reward", "eval_reward/", "reward/", "stderr"),
         *("rollouts", "scored", "unscored", *_EPISODES),

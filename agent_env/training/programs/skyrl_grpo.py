@@ -28,6 +28,7 @@ from agent_env.training.serving import open_env, served_splits
 from agent_env.training.skyrl import child
 from agent_env.training.skyrl.overrides import SkyrlRun, overrides
 from agent_env.training.stopping import Stopped, StopRequest
+from agent_env.training.summary import eval_numbers, training_numbers
 
 JUDGED_STEPS = 4
 """The share of unscored rollouts is taken over so many steps' worth."""
@@ -197,4 +198,6 @@ def _summary(metrics: MetricsFile, steps: int) -> dict[str, Any]:
         "eval_reward_after": after,
         "rise": after - before,
         "unscored": sum(count for count in lost if isinstance(count, int)),
+        **training_numbers(metrics.lines()),
+        **eval_numbers(metrics.lines(), steps),
     }

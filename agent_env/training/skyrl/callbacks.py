@@ -18,12 +18,12 @@ TRAIN_NUMBERS = {
     "learning_rate": "policy/policy_lr",
     "entropy": "policy/policy_entropy",
     "tokens": "generate/avg_num_tokens",
-    "calls": "environment/tool_calls",
-    "failed_calls": "environment/tool_failures",
     "seconds": "timing/step",
 }
 """Our name and SkyRL's."""
 EVAL = "eval/all/"
+_COUNTED = frozenset({"env/rollouts", "env/scored", "env/unscored", "env/reward_mean"})
+"""What a line has under names of its own."""
 
 
 class StoppedHere(Exception):
@@ -41,10 +41,12 @@ class MetricsLines(TrainingCallback):  # type: ignore[misc]
 
     def on_eval_end(self, _trainer: Any, callback_input: Any, _control: Any) -> None:
         metrics = callback_input.metrics or {}
-        names = {"reward": "env/reward_mean", "calls": "environment/tool_calls"}
-        numbers = {ours: metrics.get(EVAL + theirs) for ours, theirs in names.items()}
-        numbers |= counts(metrics, EVAL) | {"seconds": metrics.get("timing/eval_generate")}
-        self._append("eval", callback_input, numbers)
+        reward, seconds = (
+            metrics.get(f"{EVAL}env/reward_mean"),
+            metrics.get("timing/eval_generate"),
+        )
+        numbers = {"reward": reward, "seconds": seconds}
+        self._append("eval", callback_input, numbers, metrics, EVAL)
 
     def on_log(self, _trainer: Any, callback_input: Any, _control: Any) -> None:
         logs = callback_input.logs
@@ -54,14 +56,26 @@ class MetricsLines(TrainingCallback):  # type: ignore[misc]
             logs[f"{EVAL}env/unscored"] = told["unscored"] / max(1, told["rollouts"])
         if "env/rollouts" in logs:
             numbers = {ours: logs.get(theirs) for ours, theirs in TRAIN_NUMBERS.items()}
-            self._append("train", callback_input, numbers | counts(logs))
+            self._append("train", callback_input, numbers, logs)
 
-    def _append(self, kind: Any, callback_input: Any, numbers: Mapping[str, Any]) -> None:
-        plain = {name: None if value is None else float(value) for name, value in numbers.items()}
-        for name in ("rollouts", "scored", "unscored"):
-            plain[name] = int(numbers[name])
-        at = callback_input.global_step
-        self._file(callback_input).append(kind, at, plain, datetime.now(UTC))
+    def _append(
+        self,
+        kind: Any,
+        callback_input: Any,
+        numbers: Mapping[str, Any],
+        told: Mapping[str, Any],
+        prefix: str = "",
+    ) -> None:
+        """`numbers`, and what the rollouts were like."""
+        more = {
+            name.removeprefix(prefix): value
+            for name, value in told.items()
+            if name.startswith((f"{prefix}env/", f"{prefix}score/"))
+        }
+        values = {**numbers, **{name: more[name] for name in more.keys() - _COUNTED}}
+        plain = {name: None if value is None else float(value) for name, value in values.items()}
+        at, line = callback_input.global_step, {**plain, **counts(told, prefix)}
+        self._file(callback_input).append(kind, at, line, datetime.now(UTC))
 
     def _file(self, callback_input: Any) -> MetricsFile:
         return MetricsFile(self._path, max_steps=callback_input.total_steps)

@@ -19,6 +19,7 @@ from agent_env.training.metrics import MetricsFile
 from agent_env.training.skyrl import check, skyrl_rows, write_dataset
 from agent_env.training.skyrl.overrides import overrides
 from agent_env.training.skyrl.settings import EnvSettings
+from agent_env.training.summary import training_numbers
 from tests.agent_env.conftest import COUNTER
 from tests.agent_env.training.skyrl_support import TOKENIZER, generator, rows_of, tokenizer
 
@@ -196,6 +197,9 @@ def test_sessions_that_others_hold_are_found_before_a_model_is_loaded(
             )
 
 
+BASE = ("t", "step", "max_steps", "kind", "reward", "rollouts", "scored", "unscored")
+
+
 def event(step: int, **told: Any) -> Any:
     from skyrl.train.utils.callbacks import CallbackInput  # noqa: PLC0415
 
@@ -203,7 +207,7 @@ def event(step: int, **told: Any) -> Any:
 
 
 def test_events_become_metrics_lines_and_a_resumed_runs_are_cut_back(tmp_path: Path) -> None:
-    from agent_env.training.skyrl.callbacks import MetricsLines  # noqa: PLC0415
+    from agent_env.training.skyrl.callbacks import TRAIN_NUMBERS, MetricsLines  # noqa: PLC0415
 
     path = tmp_path / "metrics.jsonl"
     lines = MetricsLines(path)
@@ -213,7 +217,9 @@ def test_events_become_metrics_lines_and_a_resumed_runs_are_cut_back(tmp_path: P
         "eval/all/env/unscored": 0.5,
         "eval/all/env/reward_mean": 0.7,
     }
+    evaluated |= {"eval/all/score/near": 0.7, "eval/all/environment/turns": 2.0}
     trained = {"env/rollouts": 4.0, "env/scored": 4.0, "env/reward_mean": 0.5, "timing/step": 9.0}
+    trained |= {"env/tool_calls": 3.0, "generate/avg_num_tokens": 50.0}
     lines.on_train_start(None, event(0), None)
     lines.on_eval_end(None, event(0, metrics=evaluated), None)
     lines.on_log(None, event(0, logs=evaluated), None)
@@ -224,7 +230,11 @@ def test_events_become_metrics_lines_and_a_resumed_runs_are_cut_back(tmp_path: P
     MetricsLines(path).on_train_start(None, event(1), None)
     first, second = MetricsFile(path, max_steps=5).lines()
     assert (first["kind"], first["step"], first["reward"]) == ("eval", 0, 0.7)
-    assert (first["scored"], first["unscored"]) == (6, 2)
+    assert (first["scored"], first["unscored"], first["score/near"]) == (6, 2, 0.7)
+    assert set(first) == {*BASE, "seconds", "score/near"}
+    assert set(second) == {*BASE, *TRAIN_NUMBERS, "env/tool_calls"}
+    told = training_numbers([first, second])
+    assert (told["tool_calls"], told["tokens"], told["step_seconds"]) == (3, 50, 9)
     assert (second["kind"], second["step"], second["seconds"]) == ("train", 1, 9.0)
 
 
