@@ -183,7 +183,7 @@ def _check_evals(first: dict[str, Any], second: dict[str, Any], tell: Told) -> N
     """Every rollout is scored; how high is left to chance, after so few steps."""
     rewards = [numbers.get("eval_reward") for numbers in (first, second)]
     lost = [numbers.get("eval_env/unscored") for numbers in (first, second)]
-    before, after = (f"{each:.3f}" if _is_finite(each) else each for each in rewards)
+    before, after = map(_shown, rewards)
     seen = f"sampled reward {before} before, {after} after; unscored share {lost[0]}, {lost[1]}"
     seen += "".join(f"; {each['failed']}" for each in (first, second) if "failed" in each)
     tell("evals", seen, all(map(_is_finite, rewards)) and lost == [0, 0])
@@ -193,7 +193,7 @@ def _check_training(
     trainer: str, lines: list[dict[str, Any]], before: list[Any], after: list[Any], tell: Told
 ) -> None:
     moved = max(float((new - old).abs().max()) for old, new in zip(before, after, strict=True))
-    rewards = ", ".join(f"{line.get('reward') or 0:.2f}" for line in lines)
+    rewards = ", ".join(_shown(line.get("reward")) for line in lines)
     flat = [line.get("frac_reward_zero_std") for line in lines]
     finite = all(_is_finite(line.get(name)) for line in lines for name in ("loss", "grad_norm"))
     peak = f", {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB" if _on_gpu() else ""
@@ -222,6 +222,11 @@ def _check_restart(lines: list[dict[str, Any]], outage: Outage, tell: Told) -> N
 
 def _trained(model: Any) -> list[Any]:
     return [each for each in model.parameters() if each.requires_grad]
+
+
+def _shown(reward: Any) -> str:
+    """An unscored step has no reward, which is not 0."""
+    return f"{reward:.3f}" if _is_finite(reward) else "none"
 
 
 def _is_finite(value: Any) -> bool:
