@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_env.client import AgentEnv
 from agent_env.training import trained_on
-from agent_env.training.config import ConfigError, ProgramConfig
+from agent_env.training.config import AsyncGrpoConfig, ConfigError, ProgramConfig
 from agent_env.training.preflight.gpu import gpu_faults, has_driver
 from agent_env.training.preflight.rows import column, row_faults
 from agent_env.training.preflight.source import is_adapter, source_faults
@@ -138,6 +138,7 @@ def _asked(config: ProgramConfig) -> dict[str, str]:
         "config.lora": "peft" if lora else None,
         "config.lora.four_bit": "bitsandbytes" if lora and lora.four_bit else None,
         "config.vllm": "vllm" if config.vllm else None,
+        "program: async_grpo": "vllm" if isinstance(config, AsyncGrpoConfig) else None,
     }
     return {setting: package for setting, package in asked.items() if package}
 

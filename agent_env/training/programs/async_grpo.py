@@ -18,11 +18,9 @@ from agent_env.client import AgentEnv
 from agent_env.training import learner, models, preflight, unsloth
 from agent_env.training.async_trainer import AsyncTrainer
 from agent_env.training.checkpoints import checkpoint_step, latest_complete_checkpoint
-from agent_env.training.config import AsyncGrpoConfig, ConfigError
+from agent_env.training.config import AsyncGrpoConfig
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
-from agent_env.training.preflight.gpu import gpu_faults
-from agent_env.training.preflight.versions import version_faults
 from agent_env.training.rollout_worker import STALE_AFTER_S, EpisodeLog, WorkerFactory
 from agent_env.training.serving import environments, open_env, served_splits, task_rows
 from agent_env.training.stopping import Stopped, StopRequest
@@ -37,7 +35,6 @@ _NOT_ASYNC = frozenset({"beta", "shuffle_dataset"})
 def run(job: Job[AsyncGrpoConfig], stop: StopRequest) -> None:
     """Train to the last step, or raise Stopped after a checkpoint."""
     config = job.config
-    _check_machine()
     metrics = MetricsFile(job.metrics, max_steps=config.steps)
     with open_env(config, sessions=config.inflight) as env:
         preflight.check_job(job, env, sessions=config.inflight)
@@ -99,13 +96,6 @@ def wait_for_vllm(url: str, seconds: float = VLLM_WAIT_S) -> None:
             "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL "
             '--weight-transfer-config \'{"backend": "nccl"}\', MODEL as this job\'s'
         ) from None
-
-
-def _check_machine() -> None:
-    """What it needs besides what any program does. Raises ConfigError."""
-    packages = version_faults(["vllm"], cuda=True)
-    if faults := list(gpu_faults(["program: async_grpo"])) or list(packages):
-        raise ConfigError(faults)
 
 
 def _loaded(job: Job[AsyncGrpoConfig]) -> tuple[Any, Any]:

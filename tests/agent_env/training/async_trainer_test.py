@@ -28,6 +28,7 @@ from agent_env.training.demonstrations import tools_of
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
+from agent_env.training.preflight import check_machine
 from agent_env.training.progress import Progress
 from agent_env.training.rollout_worker import EpisodeLog
 from agent_env.training.stopping import Stopped, StopRequest
@@ -249,12 +250,12 @@ def test_a_worker_that_the_kernel_killed_is_noticed_while_the_trainer_waits() ->
         watched.get(timeout=0.01)
 
 
-def test_without_a_gpu_the_program_ends_before_it_loads_anything(
-    tmp_path: Path, server: LocalServer, vllm: StandIn
-) -> None:
-    job = job_of(tmp_path, server, vllm, tmp_path / "no-model-here")
-    with pytest.raises(ConfigError, match="program: async_grpo: needs an NVIDIA GPU"):
-        program.run(job, StopRequest())
+def test_without_a_gpu_the_program_ends_before_it_imports_a_trainer() -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_machine("tiny", AsyncGrpoConfig())
+    (vllm, gpu) = refused.value.faults
+    assert vllm.startswith("vllm: isn't installed")
+    assert gpu.startswith("program: async_grpo: needs an NVIDIA GPU")
 
 
 def test_a_vllm_that_is_not_there_is_told_with_the_command_that_starts_it() -> None:
