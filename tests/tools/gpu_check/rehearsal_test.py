@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,13 @@ def test_a_rehearsal_passes_all_that_a_cpu_can_and_skips_unsloth_loudly(
     assert "8 of 8 rollouts went on, 8 scored" in trained["TRL on the CPU: restart"]["seen"]
     assert {checks[name]["verdict"] for name in ("16-bit LoRA", "4-bit QLoRA")} == {"SKIPPED"}
     assert "NOTHING RAN ON A GPU OR UNDER UNSLOTH" in capsys.readouterr().out
+
+
+def test_nothing_that_unsloth_rewrites_is_imported_before_it() -> None:
+    code = "import sys, tools.gpu_check.training; print({'trl', 'transformers'} & {*sys.modules})"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=course.ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_on_a_machine_whose_gpu_nothing_can_use_each_step_says_why(
