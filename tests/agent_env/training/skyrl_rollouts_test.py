@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import signal
@@ -12,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
@@ -23,10 +21,13 @@ from agent_env.errors import TooManyUnscored
 from agent_env.training.job import JobFailed
 from tests.agent_env.conftest import COUNTER, eventually
 from tests.agent_env.training.skyrl_support import (
+    COMMIT,
     Turn,
+    adds,
     advantages,
     batch,
     call,
+    free,
     generated,
     generator,
     rows_of,
@@ -34,8 +35,6 @@ from tests.agent_env.training.skyrl_support import (
 )
 
 pytestmark = pytest.mark.skyrl
-
-COMMIT = call("commit")
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +46,6 @@ def server() -> Iterator[LocalServer]:
 @pytest.fixture
 def row(server: LocalServer) -> dict[str, Any]:
     return rows_of(server.url, "train")[0]
-
-
-def adds(number: int) -> list[Turn]:
-    """Rollout k adds 2k + 2 of the 10 that are asked for."""
-    return [call("add", n=2 * number + 2), COMMIT]
-
-
-def sessions(server: LocalServer) -> int:
-    with urlopen(f"{server.url}/capacity", timeout=5) as reply:
-        return int(json.load(reply)["active_sessions"])
-
-
-def free(server: LocalServer) -> bool:
-    return sessions(server) == 0
 
 
 def together(number: int, then: Callable[[], None]) -> Callable[[], Awaitable[str]]:
@@ -78,17 +63,6 @@ def together(number: int, then: Callable[[], None]) -> Callable[[], Awaitable[st
         return COMMIT
 
     return turn
-
-
-def test_rewards_and_scores_are_the_environments_own(
-    server: LocalServer, row: dict[str, Any]
-) -> None:
-    output = generated(generator(server.url, adds), batch(row, 4))
-    assert totals(output) == pytest.approx([0.2, 0.4, 0.6, 0.8])
-    assert output["rollout_metrics"]["score/near"] == pytest.approx(0.5)
-    assert output["rollout_metrics"]["environment/tool_calls"] == 2
-    assert output["rollout_metrics"]["env/unscored"] == 0
-    assert free(server)
 
 
 def test_a_server_killed_in_mid_rollout_costs_time_and_no_score(tmp_path: Path) -> None:
@@ -270,67 +244,3 @@ def test_a_lost_rollout_doesnt_pull_an_evals_mean_down(
     script = {0: [call("add", n=8), COMMIT], 1: [call("crash")]}
     output = generated(generator(server.url, lambda n: script[n]), given)
     assert totals(output) == pytest.approx([0.8, 0.8])
-
-
-def test_a_plain_answer_ends_the_turn_and_the_next_prompt_is_a_users(server: LocalServer) -> None:
-    made = generator(server.url, lambda _: [call("add", n=10), "Ten.", "Yes."])
-    output = generated(made, batch(rows_of(server.url, "turns")[0], 1))
-    assert "Are you sure?<|im_end|>\n<|im_start|>assistant" in made.inference_engine_client.seen[2]
-    assert totals(output) == [1.0]
-    assert output["rollout_metrics"]["env/turns"] == 2
-
-
-def test_a_plain_answer_may_end_the_rollout_instead(server: LocalServer) -> None:
-    made = generator(
-        server.url,
-        lambda _: [call("add", n=10), "Ten."],
-        "generator.agent_env.answers_end_turns=false",
-    )
-    output = generated(made, batch(rows_of(server.url, "turns")[0], 1))
-    assert totals(output) == [1.0]
-    assert made.inference_engine_client.generated == 2
-
-
-def test_calls_of_one_turn_are_carried_out_in_order_and_a_bad_one_is_the_models_fault(
-    server: LocalServer, row: dict[str, Any]
-) -> None:
-    first = call("add", n=3) + "<tool_call>{add}</tool_call>" + call("sub") + call("add", n=4)
-    made = generator(server.url, lambda _: [first, COMMIT])
-    output = generated(made, batch(row, 1))
-    assert totals(output) == pytest.approx([0.7])
-    assert output["rollout_metrics"]["environment/tool_calls"] == 5
-    assert output["rollout_metrics"]["environment/tool_failures"] == 2
-    seen = made.inference_engine_client.seen[1]
-    assert "isn't valid JSON" in seen
-    assert seen.index("\n3\n") < seen.index("isn't valid JSON") < seen.index("\n7\n")
-
-
-def test_calls_in_tags_are_typed_by_the_servers_own_tools(
-    server: LocalServer, row: dict[str, Any]
-) -> None:
-    text = "<tool_call><function=add>\n<parameter=n>\n10\n</parameter></function></tool_call>"
-    tags = {**row, "task": json.dumps(json.loads(row["task"]) | {"form": "xml"})}
-    output = generated(generator(server.url, lambda _: [text, "Done."]), batch(tags, 1))
-    assert totals(output) == [1.0]
-    assert output["rollout_metrics"]["env/tool_failures"] == 0
-
-
-def test_a_rollout_that_runs_out_of_turns_or_room_is_scored_as_it_stands(
-    server: LocalServer, row: dict[str, Any]
-) -> None:
-    def script(_: int) -> list[Turn]:
-        return [call("add", n=2, note="x" * 30)] * 4
-
-    turns = generated(generator(server.url, script), batch(row, 1))
-    room = len(turns["prompt_token_ids"][0]) + 10
-    length = generated(generator(server.url, script, room=room), batch(row, 1))
-    assert totals(turns) == pytest.approx([0.8])
-    assert totals(length) == pytest.approx([0.2])
-    assert length["rollout_metrics"]["environment/score/near"] == pytest.approx(0.2)
-    assert free(server)
-
-
-@pytest.mark.parametrize("option", ["batched=true", "step_wise_trajectories=true"])
-def test_options_that_break_a_promise_are_refused(server: LocalServer, option: str) -> None:
-    with pytest.raises(ValueError, match=option.partition("=")[0]):
-        generator(server.url, adds, f"generator.{option}")

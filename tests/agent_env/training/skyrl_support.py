@@ -8,6 +8,7 @@ import sys
 import typing
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from urllib.request import urlopen
 
 import typing_extensions
 
@@ -25,6 +26,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from agent_env import AgentEnv
+from agent_env.client.local import LocalServer
 from agent_env.training.skyrl import AgentEnvGenerator, skyrl_rows
 from agent_env.training.skyrl.experiment import AgentEnvConfig, register
 from agent_env.training.skyrl.settings import ENV_CLASS
@@ -75,6 +77,9 @@ Turn = str | Callable[[], Awaitable[str]]
 """What the model says; a function may do something first."""
 Script = Callable[[int], Sequence[Turn]]
 """The turns of the rollout of that number in its group."""
+
+
+COMMIT = call("commit")
 
 
 class Scripted:
@@ -194,3 +199,17 @@ def advantages(output: dict[str, Any]) -> list[float]:
 
 def _extras(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in ("data_source", "task")}
+
+
+def adds(number: int) -> list[Turn]:
+    """Rollout k adds 2k + 2 of the 10 that are asked for."""
+    return [call("add", n=2 * number + 2), COMMIT]
+
+
+def sessions(server: LocalServer) -> int:
+    with urlopen(f"{server.url}/capacity", timeout=5) as reply:
+        return int(json.load(reply)["active_sessions"])
+
+
+def free(server: LocalServer) -> bool:
+    return sessions(server) == 0
