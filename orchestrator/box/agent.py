@@ -33,6 +33,7 @@ from orchestrator.box.lanes import Lane, Outcome
 from orchestrator.box.memory import recall, remember
 from orchestrator.box.process import Place, Process, argv, environment
 from orchestrator.box.progress import Progress
+from orchestrator.box.rounds import Synced
 from orchestrator.box.scan import checkpoints, missing
 from orchestrator.box.spec import BoxSpec
 from orchestrator.box.state import (
@@ -46,7 +47,6 @@ from orchestrator.box.state import (
     Job,
     State,
 )
-from orchestrator.box.sync import Synced
 
 __all__ = ["Agent", "Host"]
 

@@ -29,10 +29,11 @@ from orchestrator.box.install import install
 from orchestrator.box.process import Place
 from orchestrator.box.redact import Redactor, noted
 from orchestrator.box.reports import CONSOLE_BYTES, fit
+from orchestrator.box.rounds import Round
 from orchestrator.box.scan import EVERYTHING
 from orchestrator.box.spec import BoxSpec
 from orchestrator.box.state import ENDED, Job, State
-from orchestrator.box.sync import Round, Syncer
+from orchestrator.box.sync import Syncer
 
 log = logging.getLogger("gpurun")
 LANES = ("install", "secrets", "earlier", "fetch", "report", "listen", "spot", "stacks")

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from orchestrator.box.connection import Absent
 from orchestrator.box.durable import sync_file
 from orchestrator.box.pieces import Piece, pieces_of
 from orchestrator.box.scan import OWN, checkpoint_of
 from orchestrator.box.spec import inside
 from orchestrator.box.state import CUT, SPOT_NOTICE, WAITING
-from orchestrator.box.store import Absent, Store
+from orchestrator.box.store import Store
 
 if TYPE_CHECKING:
     from hashlib import _Hash

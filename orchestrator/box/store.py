@@ -6,17 +6,15 @@ Every failure that is the network's or S3's is `StoreDown`; the caller tries aga
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
+from orchestrator.box.connection import Connection, StoreDown, code
 from orchestrator.box.parts import Changed, Paused, Send, Span, Stop, Upload, never, send_parts
 from orchestrator.box.regular import open_regular
 from orchestrator.box.streams import STREAMS
@@ -29,19 +27,6 @@ PART_BYTES = 32 << 20
 DENIED = {"AccessDenied", "403", "Forbidden"}
 # An upload that can't be gone on with: thrown away by a bucket rule, or complete already.
 GONE = {"NoSuchUpload", "InvalidPart", "InvalidPartOrder", "EntityTooSmall"}
-# The role's credentials last for hours; these say that a client has old ones.
-STALE = {
-    *("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"),
-    *("InvalidAccessKeyId", "RequestExpired"),
-}
-
-
-class StoreDown(Exception):
-    """S3 can't be reached or refused; nothing is known about what it holds."""
-
-
-class Absent(StoreDown):
-    """S3 answers, and has no such object."""
 
 
 class Store:
@@ -51,17 +36,19 @@ class Store:
     """
 
     def __init__(self, bucket: str, region: str, prefix: str, *, fast: bool = False) -> None:
-        self.bucket, self.prefix, self._region, self._fast = bucket, prefix, region, fast
-        self._client: S3Client | None = None
+        self.bucket, self.prefix = bucket, prefix
+        self._s3 = Connection(region, fast=fast)
         self._uploads: dict[str, Upload] = {}
         self._room = BoundedSemaphore(STREAMS)
 
     def put(self, key: str, data: bytes) -> None:
-        self._call(lambda s3: s3.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=data))
+        self._s3.call(
+            lambda s3: s3.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=data)
+        )
 
     def put_new(self, key: str, data: bytes) -> bool:
         """False when the key is taken."""
-        return self._unless(
+        return self._s3.unless(
             {"PreconditionFailed", "412"},
             lambda s3: s3.put_object(
                 Bucket=self.bucket, Key=self.prefix + key, Body=data, IfNoneMatch="*"
@@ -70,7 +57,7 @@ class Store:
 
     def put_over(self, key: str, data: bytes, etag: str) -> bool:
         """Replace exactly the version with that ETag; False when it's another by now."""
-        return self._unless(
+        return self._s3.unless(
             {"PreconditionFailed", "412", "NoSuchKey", "404"},
             lambda s3: s3.put_object(
                 Bucket=self.bucket, Key=self.prefix + key, Body=data, IfMatch=etag
@@ -81,7 +68,7 @@ class Store:
         """One request. A key that isn't there looks forbidden to a role that may list only under a
         prefix, so one that is forbidden counts as absent.
         """
-        return self._unless(
+        return self._s3.unless(
             {"404", "403"}, lambda s3: s3.head_object(Bucket=self.bucket, Key=self.prefix + key)
         )
 
@@ -109,14 +96,14 @@ class Store:
             found = [item for page in pages for item in page.get("Contents", [])]
             return [(item["Key"][skip:], item["Size"]) for item in found]
 
-        return self._call(read)
+        return self._s3.call(read)
 
     def chunks(self, key: str) -> Iterator[bytes]:
         """Raises Absent, StoreDown."""
-        reply = self._call(lambda s3: s3.get_object(Bucket=self.bucket, Key=self.prefix + key))
+        reply = self._s3.call(lambda s3: s3.get_object(Bucket=self.bucket, Key=self.prefix + key))
         with closing(reply["Body"]) as body:
             blocks = body.iter_chunks(1 << 20)
-            while block := self._call(lambda _: next(blocks, b"")):
+            while block := self._s3.call(lambda _: next(blocks, b"")):
                 yield block
 
     def upload(
@@ -168,9 +155,9 @@ class Store:
             return [(item["Key"], item["UploadId"]) for item in reply.get("Uploads", [])]
 
         try:
-            left = self._try(read)
+            left = self._s3.attempt(read)
         except ClientError as error:
-            if _code(error) in DENIED:
+            if code(error) in DENIED:
                 return
             raise StoreDown(str(error)) from error
         for key, upload_id in left:
@@ -181,15 +168,15 @@ class Store:
         names: Any = {"Bucket": self.bucket, "Key": self.prefix + key}
         upload = self._uploads.get(key)
         if upload is None:
-            begun = self._call(lambda s3: s3.create_multipart_upload(**names))
+            begun = self._s3.call(lambda s3: s3.create_multipart_upload(**names))
             upload = self._uploads[key] = Upload(begun["UploadId"], PART_BYTES)
         names["UploadId"] = upload.id
         try:
             send_parts(upload, span, sha256, self._sender(names), stop, self._room)
             parts: Any = {"Parts": upload.sent}
-            self._call(lambda s3: s3.complete_multipart_upload(**names, MultipartUpload=parts))
+            self._s3.call(lambda s3: s3.complete_multipart_upload(**names, MultipartUpload=parts))
         except (Paused, StoreDown) as error:
-            if _code(error.__cause__) in GONE:
+            if code(error.__cause__) in GONE:
                 self._uploads.pop(key, None)
             raise
         except BaseException:
@@ -200,74 +187,28 @@ class Store:
 
     def _sender(self, names: dict[str, Any]) -> Send:
         def send(number: int, block: bytes) -> dict[str, Any]:
-            reply = self._call(lambda s3: s3.upload_part(**names, PartNumber=number, Body=block))
+            reply = self._s3.call(
+                lambda s3: s3.upload_part(**names, PartNumber=number, Body=block)
+            )
             return {"PartNumber": number, "ETag": reply["ETag"]}
 
         return send
 
     def _abort(self, key: str, upload_id: str) -> None:
         names: Any = {"Bucket": self.bucket, "Key": self.prefix + key, "UploadId": upload_id}
-        self._unless({"NoSuchUpload"}, lambda s3: s3.abort_multipart_upload(**names))
+        self._s3.unless({"NoSuchUpload"}, lambda s3: s3.abort_multipart_upload(**names))
 
     def _or_none(self, key: str, work: Callable[[S3Client], T]) -> T | None:
         try:
-            return self._try(work)
+            return self._s3.attempt(work)
         except ClientError as error:
-            if _code(error) in {"NoSuchKey", "404", "NotFound"} or self._is_absent(key, error):
+            if code(error) in {"NoSuchKey", "404", "NotFound"} or self._is_absent(key, error):
                 return None
             raise StoreDown(str(error)) from error
 
     def _is_absent(self, key: str, error: ClientError) -> bool:
         """S3 says 403 for a missing key to a role that may list only under a prefix: so list."""
-        return _code(error) in DENIED and key not in [name for name, _ in self.keys(key)]
-
-    def _unless(self, codes: set[str], work: Callable[[S3Client], object]) -> bool:
-        try:
-            self._try(work)
-        except ClientError as error:
-            if _code(error) in codes:
-                return False
-            raise StoreDown(str(error)) from error
-        return True
-
-    def _call(self, work: Callable[[S3Client], T]) -> T:
-        try:
-            return self._try(work)
-        except ClientError as error:
-            absent = _code(error) == "NoSuchKey"
-            raise (Absent if absent else StoreDown)(str(error)) from error
-
-    def _try(self, work: Callable[[S3Client], T]) -> T:
-        try:
-            return self._with_fresh_credentials(work)
-        except BotoCoreError as error:
-            # A client made before the role's credentials were there would stay without them.
-            self._client = None
-            raise StoreDown(str(error)) from error
-
-    def _with_fresh_credentials(self, work: Callable[[S3Client], T]) -> T:
-        """A client that is told that its credentials are old is replaced, once."""
-        try:
-            return work(self._connected())
-        except ClientError as error:
-            if _code(error) not in STALE:
-                raise
-            self._client = None
-            return work(self._connected())
-
-    def _connected(self) -> S3Client:
-        client = self._client
-        if client is None:
-            patience: Any = (2, 5, 1) if self._fast else (5, 60, 4)
-            config = Config(
-                connect_timeout=patience[0],
-                read_timeout=patience[1],
-                retries={"mode": "standard", "total_max_attempts": patience[2]},
-                s3={"addressing_style": "path" if os.environ.get("AWS_ENDPOINT_URL") else "auto"},
-            )
-            session = boto3.session.Session(region_name=self._region)
-            client = self._client = session.client("s3", config=config)
-        return client
+        return code(error) in DENIED and key not in [name for name, _ in self.keys(key)]
 
 
 def _read(path: Path, start: int, size: int) -> bytes:
@@ -280,9 +221,3 @@ def _checked(data: bytes, sha256: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != sha256:
         raise Changed(sha256)
     return data
-
-
-def _code(error: BaseException | None) -> str:
-    """S3's own word for a refusal; empty for anything else."""
-    response = error.response if isinstance(error, ClientError) else {}
-    return str(response.get("Error", {}).get("Code", ""))

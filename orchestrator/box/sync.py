@@ -8,106 +8,28 @@ all the rest; what has arrived is committed while the rest is still on its way.
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.box.allowance import USED_UP, Allowance, Refused
 from orchestrator.box.blobs import Blobs, named
-from orchestrator.box.commits import Commits, Saying, Unverified
-from orchestrator.box.parts import Changed, Paused, never
+from orchestrator.box.commits import Commits, Unverified
+from orchestrator.box.connection import StoreDown
+from orchestrator.box.parts import Changed, Paused
 from orchestrator.box.pieces import Entry
 from orchestrator.box.redact import Redactor, Withheld, noted
+from orchestrator.box.rounds import Round, Synced, Tally, time_of
 from orchestrator.box.scan import OWN, Unit, again, checkpoint_of, scan, under
-from orchestrator.box.store import Store, StoreDown
+from orchestrator.box.store import Store
 from orchestrator.box.streams import STREAMS, streams
-
-__all__ = ["STREAMS", "Round", "Synced", "Syncer", "Unverified"]
 
 # How often a round looks whether something is to be committed meanwhile, in seconds.
 LOOK_S = 0.5
-# How long a round that gives way waits for requests that are under way.
-PATIENCE_S = 10.0
 NAMED = 100
 """How many of what is left out COMPLETE names."""
-
-
-@dataclass(frozen=True)
-class Synced:
-    """What a sync committed. `whole`: every file that there is, so nothing would be lost now."""
-
-    seq: int | None
-    whole: bool
-    notes: tuple[str, ...]
-    refused: str = ""
-    """Why the final sync can't ever be whole."""
-    withheld: tuple[str, ...] = ()
-    """What stays on the box because a secret is in it, in words; it doesn't count as missing."""
-
-
-@dataclass(frozen=True)
-class Round:
-    """One sync. `now` is in epoch seconds; once `time_is_up`, what is there is committed."""
-
-    attempt: int
-    step: int | None
-    final: bool
-    outcome: str
-    status: dict[str, Any]
-    """What COMPLETE repeats, for whoever finds the job done later."""
-    results: tuple[str, ...]
-    """What to take along, relative to the work folder."""
-    now: float
-    quiet_s: float
-    """How long a file that isn't a log must have rested to be taken along before the end."""
-    time_is_up: Callable[[], bool]
-    only_own: bool = False
-    """Only the job's own log and metrics, beside a round that takes its time."""
-    clock: Callable[[], float] | None = None
-    commit_s: float = math.inf
-    """How long what has arrived may wait for the rest before a manifest names it."""
-    gives_way: Callable[[], bool] = never
-    """Whether to commit and stop here: something came that should go first."""
-
-    @property
-    def saying(self) -> Saying:
-        return Saying(self.attempt, self.step, self.now, self.outcome, self.status)
-
-    def is_over(self) -> bool:
-        return self.time_is_up() or self.gives_way()
-
-
-@dataclass
-class _Tally:
-    """How a round goes, as its threads tell it."""
-
-    committed_at: float
-    waits: bool = False
-    refused: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    failure: Exception | None = None
-    left: bool = False
-    """Nobody waits for its threads any more: what they still bring is older than what is said."""
-    _over_at: float | None = None
-
-    def hangs(self, round_: Round) -> bool:
-        """Whether something is still on its way though it was told to stop a while ago."""
-        if not round_.is_over():
-            return False
-        self._over_at = self._over_at or _time(round_)
-        return _time(round_) - self._over_at >= PATIENCE_S
-
-    @property
-    def whole(self) -> bool:
-        return not (self.waits or self.refused or self.unread or self.failure)
-
-    @property
-    def notes(self) -> list[str]:
-        return [*self.unread, *(f"{name}: not kept: {USED_UP}" for name in self.refused)]
 
 
 @dataclass
@@ -139,7 +61,7 @@ class Syncer:
         units, notes = scan(self.folder, round_.results)
         mine = [unit for unit in units if is_own(unit) or not round_.only_own]
         self._begin(mine, round_)
-        tally = _Tally(committed_at=_time(round_))
+        tally = Tally(committed_at=time_of(round_))
         self._work_off(mine, round_, tally)
         final = round_.final and tally.whole
         self._commits.commit(self._now, round_.saying, final=final, last=round_.final)
@@ -181,7 +103,7 @@ class Syncer:
         names = [found.name for found in unit.files if found.name in self._entries]
         return {name: self._entries[name] for name in names}
 
-    def _work_off(self, units: list[Unit], round_: Round, tally: _Tally) -> None:
+    def _work_off(self, units: list[Unit], round_: Round, tally: Tally) -> None:
         """Bring each unit, in order; commit in between what has waited for long enough."""
         todo = iter(units)
 
@@ -207,7 +129,7 @@ class Syncer:
             if future.done() and not future.cancelled():
                 future.result()
 
-    def _leave(self, tally: _Tally) -> None:
+    def _leave(self, tally: Tally) -> None:
         with self._lock:
             tally.left = True
 
@@ -219,7 +141,7 @@ class Syncer:
                 return None
             return unit, self.allowance.ask(sum(found.size for found in unit.files))
 
-    def _bring(self, unit: Unit, ticket: int, round_: Round, tally: _Tally) -> None:
+    def _bring(self, unit: Unit, ticket: int, round_: Round, tally: Tally) -> None:
         if tally.left or tally.failure or round_.is_over():
             tally.waits = True
             return
@@ -239,21 +161,21 @@ class Syncer:
         except Withheld as error:
             self._leave_out(unit, str(error), tally)
 
-    def _bring_own(self, unit: Unit, round_: Round, tally: _Tally) -> None:
+    def _bring_own(self, unit: Unit, round_: Round, tally: Tally) -> None:
         """Both rounds bring these: one at a time, as they are now, or the older would win."""
         with self._own:
             newest = tuple(found for it in unit.files if (found := again(it)))
             if newest:
                 self._take(unit, self._unit(replace(unit, files=newest), round_), tally)
 
-    def _take(self, unit: Unit, listed: dict[str, Entry], tally: _Tally) -> None:
+    def _take(self, unit: Unit, listed: dict[str, Entry], tally: Tally) -> None:
         with self._lock:
             if tally.left:
                 return
             self._withheld.pop(named(unit), None)
             self._entries = self._entries | listed
 
-    def _leave_out(self, unit: Unit, why: str, tally: _Tally) -> None:
+    def _leave_out(self, unit: Unit, why: str, tally: Tally) -> None:
         """Also what was committed of it before: that isn't the result any more."""
         names = {found.name for found in unit.files}
         if unit.checkpoint:
@@ -284,8 +206,8 @@ class Syncer:
         now = under(self.folder, unit.checkpoint or "")
         return {f.name: f.stamp for f in now} == {f.name: f.stamp for f in unit.files}
 
-    def _commit_meanwhile(self, round_: Round, tally: _Tally) -> None:
-        now = _time(round_)
+    def _commit_meanwhile(self, round_: Round, tally: Tally) -> None:
+        now = time_of(round_)
         if now - tally.committed_at >= round_.commit_s:
             tally.committed_at = now
             try:
@@ -316,7 +238,3 @@ class Syncer:
 def is_own(unit: Unit) -> bool:
     """Whether it's the log, the metrics or the stacks that we keep of every job."""
     return unit.files[0].name in OWN
-
-
-def _time(round_: Round) -> float:
-    return round_.clock() if round_.clock else round_.now

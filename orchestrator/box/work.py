@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.box import inputs
+from orchestrator.box.connection import StoreDown
 from orchestrator.box.durable import sync_folder, write_whole
 from orchestrator.box.process import Place, job_json, unpack_workdir
 from orchestrator.box.redact import Redactor
 from orchestrator.box.regular import open_regular
 from orchestrator.box.spec import Input, JobSpec
-from orchestrator.box.store import Store, StoreDown
+from orchestrator.box.store import Store
 
 LAST_WORDS_BYTES = 4096
 

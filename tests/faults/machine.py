@@ -21,6 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from orchestrator.box.actions import Action
 from orchestrator.box.agent import Agent, Host
 from orchestrator.box.body import Body
+from orchestrator.box.connection import Connection
 from orchestrator.box.deadline import Clock
 from orchestrator.box.lanes import Lane
 from orchestrator.box.process import Place
@@ -49,15 +50,23 @@ class InlineLane(Lane):
         self._do(action, work)
 
 
-class SimulatedStore(Store):
-    """The real store over a client of the model's."""
+class SimulatedConnection(Connection):
+    """The real line to S3, over a client of the model's."""
 
-    def __init__(self, spec: BoxSpec, client: Any, *, fast: bool) -> None:
-        super().__init__(spec.bucket, spec.region, spec.prefix, fast=fast)
+    def __init__(self, region: str, client: Any) -> None:
+        super().__init__(region)
         self._model = client
 
     def _connected(self) -> Any:
         return self._model
+
+
+class SimulatedStore(Store):
+    """The real store over a client of the model's."""
+
+    def __init__(self, spec: BoxSpec, client: Any) -> None:
+        super().__init__(spec.bucket, spec.region, spec.prefix)
+        self._s3 = SimulatedConnection(spec.region, client)
 
 
 class SimulatedBody(Body):
@@ -70,7 +79,7 @@ class SimulatedBody(Body):
         return InlineLane(name, wake)
 
     def store(self, spec: BoxSpec, *, fast: bool) -> Store:
-        return SimulatedStore(spec, self._machine.client(fast=fast), fast=fast)
+        return SimulatedStore(spec, self._machine.client(fast=fast))
 
     def start(self, place: Place, command: list[str], env: Mapping[str, str]) -> Any:
         return self._machine.start_trainer(place, command, env)

@@ -15,7 +15,7 @@ from itertools import count
 import pytest
 
 from orchestrator.box import store as store_module
-from orchestrator.box.store import StoreDown
+from orchestrator.box.connection import StoreDown
 from tests.incidents.desks import cloud, shared_cloud, valve_desk, valves
 from tests.orchestrator.box.desk import Desk
 from tests.orchestrator.box.valve import Ask, ValveCloud, Which

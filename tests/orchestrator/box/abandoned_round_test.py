@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.box import rounds
 from orchestrator.box import sync as sync_module
 from orchestrator.box.redact import Redactor
 from orchestrator.box.sync import Syncer
@@ -44,7 +45,7 @@ class HangingStore(MemoryStore):
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> HangingStore:
-    monkeypatch.setattr(sync_module, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(rounds, "PATIENCE_S", 0.0)
     monkeypatch.setattr(sync_module, "LOOK_S", 0.01)
     return HangingStore()
 

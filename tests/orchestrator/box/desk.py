@@ -10,8 +10,9 @@ from typing import Any
 
 from orchestrator.box.allowance import Allowance
 from orchestrator.box.pieces import pieces_of
+from orchestrator.box.rounds import Round, Synced
 from orchestrator.box.store import Store
-from orchestrator.box.sync import Round, Synced, Syncer
+from orchestrator.box.sync import Syncer
 
 from .rig import RUN
 

@@ -10,13 +10,13 @@ import pytest
 
 from orchestrator.box.actions import Install, LookBack, Mark, PowerOff, Report
 from orchestrator.box.agent import Agent
+from orchestrator.box.connection import StoreDown
 from orchestrator.box.deadline import Clock
 from orchestrator.box.errands import Host
 from orchestrator.box.fold import fold
 from orchestrator.box.lanes import Outcome
 from orchestrator.box.memory import recall
 from orchestrator.box.state import ABSENT, READY, Job, State
-from orchestrator.box.store import StoreDown
 
 from .decide_test import DRAIN, T0, actions, box, running
 from .errands_desk import errands_of

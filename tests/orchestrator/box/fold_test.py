@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.box.actions import Install, Listen, Poll, Prepare, Report, Sync
+from orchestrator.box.connection import StoreDown
 from orchestrator.box.fold import fold
 from orchestrator.box.inputs import InputMissing
 from orchestrator.box.install import InstallFailed, NoGpu
 from orchestrator.box.lanes import Outcome
+from orchestrator.box.rounds import Synced
 from orchestrator.box.spec import parse_spec
 from orchestrator.box.state import State
-from orchestrator.box.store import StoreDown
-from orchestrator.box.sync import Synced
 from orchestrator.box.work import Prepared
 
 from .rig import box_spec

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from orchestrator.box.store import Absent, Store, StoreDown
+from orchestrator.box.connection import Absent, StoreDown
+from orchestrator.box.store import Store
 
 from .rig import BUCKET, PREFIX, REGION
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from orchestrator.box import inputs, pieces, sync
 from orchestrator.box.allowance import Allowance
+from orchestrator.box.commits import Unverified
+from orchestrator.box.connection import StoreDown
 from orchestrator.box.parts import Changed
 from orchestrator.box.pieces import FAN, LEAST, Reading, pieces_of, stay
 from orchestrator.box.redact import Redactor
-from orchestrator.box.store import StoreDown
 from orchestrator.manifests import read_file, read_metrics
 from orchestrator.results import State, pull
 from tests.orchestrator.results_test import Objects
@@ -193,7 +194,7 @@ def test_a_piece_that_is_gone_keeps_a_job_from_being_complete_until_it_is_there_
         desk.sync()
     second = pieces_of(desk.manifest(3)["files"]["log.txt"])[1].sha256
     gone = held.objects.pop(f"{PREFIX}jobs/train/blobs/{second}")
-    with pytest.raises(sync.Unverified):
+    with pytest.raises(Unverified):
         desk.final()
     assert desk.complete() == {}
     desk.final()

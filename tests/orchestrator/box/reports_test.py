@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.box.actions import Report
+from orchestrator.box.connection import StoreDown
 from orchestrator.box.decide import decide
 from orchestrator.box.errands import Errands
 from orchestrator.box.reports import (
@@ -20,7 +21,6 @@ from orchestrator.box.reports import (
     most_writes,
 )
 from orchestrator.box.state import State
-from orchestrator.box.store import StoreDown
 from tests.faults import search
 from tests.faults.life import BUCKET, live, the_plan
 from tests.faults.strikes import Strikes

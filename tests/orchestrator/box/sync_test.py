@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from orchestrator.box import store as store_module
+from orchestrator.box.commits import Unverified
+from orchestrator.box.connection import StoreDown
 from orchestrator.box.parts import Changed
 from orchestrator.box.scan import EVERYTHING, checkpoints, missing, scan
-from orchestrator.box.store import Store, StoreDown
-from orchestrator.box.sync import Unverified
+from orchestrator.box.store import Store
 
 from .desk import Desk
 from .rig import BUCKET, PREFIX, REGION, Cloud

@@ -17,10 +17,11 @@ from orchestrator.box import scan as scan_module
 from orchestrator.box import store as store_module
 from orchestrator.box import streams as streams_module
 from orchestrator.box import sync as sync_module
+from orchestrator.box.connection import StoreDown
 from orchestrator.box.inputs import fetch_input
 from orchestrator.box.parts import Paused
-from orchestrator.box.store import Store, StoreDown
-from orchestrator.box.sync import Synced
+from orchestrator.box.rounds import Synced
+from orchestrator.box.store import Store
 
 from .desk import Desk
 from .rig import BUCKET, PREFIX, REGION, Cloud, until

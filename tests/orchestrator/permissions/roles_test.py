@@ -23,9 +23,11 @@ from orchestrator.aws.bucket import ensure_bucket
 from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags
 from orchestrator.box import secrets, store, work
+from orchestrator.box.connection import StoreDown
 from orchestrator.box.parts import Changed
-from orchestrator.box.store import PART_BYTES, Store, StoreDown
-from orchestrator.box.sync import Round, Syncer
+from orchestrator.box.rounds import Round
+from orchestrator.box.store import PART_BYTES, Store
+from orchestrator.box.sync import Syncer
 from orchestrator.localcloud import policy
 from orchestrator.localcloud.strict import strict_aws
 
