@@ -25,7 +25,7 @@ from orchestrator.box.actions import (
 )
 from orchestrator.box.body import Body
 from orchestrator.box.deadline import Clock
-from orchestrator.box.decide import decide, keeps_all, verdict
+from orchestrator.box.decide import decide
 from orchestrator.box.errands import Errands, Host, lanes_of
 from orchestrator.box.fold import fold
 from orchestrator.box.install import python_of
@@ -47,6 +47,7 @@ from orchestrator.box.state import (
     Job,
     State,
 )
+from orchestrator.box.verdict import keeps_all, verdict
 
 __all__ = ["Agent", "Host"]
 

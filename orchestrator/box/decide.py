@@ -7,23 +7,20 @@ the state follows when the last manifest is committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from orchestrator.box.actions import (
     Action,
     AskSpot,
     Install,
-    KeepStacks,
     Listen,
     LookBack,
     Mark,
     Poll,
-    PowerOff,
     Prepare,
     ReadSecrets,
     Report,
     Start,
-    Stop,
     Sync,
 )
 from orchestrator.box.reports import console_every_s, poll_every_s
@@ -31,41 +28,33 @@ from orchestrator.box.state import (
     ABSENT,
     BLOCKED,
     BROKEN,
-    CUT,
     DONE,
     ENDED,
     FAILED,
     INSTALLING,
     READY,
-    RUNNING,
-    TOLD_TO_STOP,
     WAITING,
     Job,
     State,
 )
+from orchestrator.box.stopping import cut_the_rest, frozen, leave, stops
 
 SPOT_POLL_S = 5.0
 DRAIN_RETRY_S = 5.0
 TRIES = 3
-OFF_TRIES = 3
-# What a frozen job gets for its stacks to be written down, and then to heed SIGTERM.
-STACKS_S = 20.0
-FROZEN_GRACE_S = 30.0
-# Exit status by which our programs say that the job's config is wrong: a retry can't help.
-WRONG_CONFIG = 2
 
 
 def decide(state: State, now: float) -> list[Action]:
     """What to do now; nothing twice as long as the first is under way."""
     phase = state.phase(now)
     if phase == "off":
-        return [*_stops(state, now), *_leave(state, now)]
+        return [*stops(state, now), *leave(state, now)]
     drains = phase == "draining"
-    starts = list(_cut_the_rest(state) if drains else _starts(state, now))
+    starts = list(cut_the_rest(state) if drains else _starts(state, now))
     return [
         *_look_back(state, now),
         *_blocked(state),
-        *(_stops(state, now) if drains else _frozen(state)),
+        *(stops(state, now) if drains else frozen(state)),
         *starts,
         *([] if ReadSecrets() in starts else _secrets_again(state, now)),
         *_syncs(state, now),
@@ -73,49 +62,6 @@ def decide(state: State, now: float) -> list[Action]:
         *_ask_spot(state),
         *_report(state, phase, now),
     ]
-
-
-def verdict(job: Job, exit_code: int, missing: Sequence[str] = ()) -> tuple[str, str]:
-    """How a process that ended leaves its job: (outcome, reason); `running` asks for a retry.
-
-    `exit_code` is negative after a signal, as subprocess gives it; `missing` are the declared
-    result paths at which there is nothing.
-    """
-    if job.told:
-        return CUT, job.told + (", then killed" if job.killed else "")
-    if exit_code == 0 and not job.frozen:
-        return (FAILED, never_made(missing)) if missing else (DONE, "")
-    reason = f"killed by signal {-exit_code}" if exit_code < 0 else f"exit status {exit_code}"
-    if job.frozen:
-        reason = job.frozen + (", killed" if job.killed else "")
-    elif exit_code == WRONG_CONFIG and job.spec.program:
-        return FAILED, f"{reason}: its config is wrong"
-    if job.failures < job.spec.retries:
-        return RUNNING, f"{reason}; started again"
-    return FAILED, reason
-
-
-def never_made(missing: Sequence[str]) -> str:
-    """The reason that tells of result paths that never came into being."""
-    paths = f"path {missing[0]} was" if len(missing) == 1 else f"paths {', '.join(missing)} were"
-    return f"result {paths} never made; kept the whole work folder instead"
-
-
-def keeps_all(job: Job, outcome: str, missing: Sequence[str]) -> bool:
-    """Whether to keep the whole work folder of a job: what it made may lie anywhere.
-
-    So it is for one that failed only because something is missing, and for one that failed or was
-    cut and made nothing that was declared.
-    """
-    if not missing:
-        return False
-    ended_well = outcome == FAILED and job.exit_code == 0
-    return ended_well or len(missing) == len(job.spec.results)
-
-
-def backoff_s(failures: int) -> float:
-    """Seconds to wait after so many failures in a row: 1, 2, 4 … 30."""
-    return float(min(30, 2 ** max(0, failures - 1)))
 
 
 def _look_back(state: State, now: float) -> Iterator[Action]:
@@ -131,58 +77,6 @@ def _blocked(state: State) -> Iterator[Action]:
             lost = [name for name in job.spec.waits_for if state.word(name) in ENDED[1:]]
             if lost:
                 yield Mark(job.name, BLOCKED, f"{lost[0]} is {state.word(lost[0])}")
-
-
-def _stops(state: State, now: float) -> Iterator[Action]:
-    why = state.told or "told to stop at the deadline"
-    for job in state.jobs.values():
-        if not job.alive or now < state.deadlines.drain_at:
-            continue
-        if not job.told:
-            yield Stop(job.name, hard=False, why=why)
-        elif now >= state.deadlines.kill_at and not job.killed:
-            yield Stop(job.name, hard=True, why=why)
-
-
-def _frozen(state: State) -> Iterator[Action]:
-    """Only steps count: a busy GPU or CPU is no proof of life."""
-    for job in state.jobs.values():
-        limit = job.spec.stall_s
-        if not job.alive or limit is None:
-            continue
-        why = f"frozen: {_unheard(job)} for {limit:g} s, its stacks are in stacks.txt"
-        if job.frozen:
-            grace = min(FROZEN_GRACE_S, limit)
-            if state.steady - job.frozen_stop_at >= grace and not job.killed:
-                yield Stop(job.name, hard=True, why=why, frozen=True)
-        elif state.steady - job.moved_at < limit:
-            continue
-        elif job.frozen_at is None and "stacks" not in state.busy:
-            yield KeepStacks(job.name)
-        elif _stacks_are_kept(state, job):
-            yield Stop(job.name, hard=False, why=why, frozen=True)
-
-
-def _unheard(job: Job) -> str:
-    """A command may not know that it's to tell its steps, or where."""
-    never = job.spec.command is not None and job.step is None
-    return "has reported no step at all in $GPURUN_METRICS" if never else "no new step"
-
-
-def _stacks_are_kept(state: State, job: Job) -> bool:
-    """Or there is no hope of them."""
-    since = job.frozen_at
-    return job.stacks_kept or since is None or state.steady - since >= STACKS_S
-
-
-def _cut_the_rest(state: State) -> Iterator[Action]:
-    cause = state.told or "the deadline came"
-    if cause == TOLD_TO_STOP:
-        cause = "the box was told to stop"
-    for job in state.jobs.values():
-        if not (job.ended or job.outcome or job.alive):
-            before = "it was started again" if job.attempt else "it started"
-            yield Mark(job.name, CUT, f"{cause} before {before}")
 
 
 def _starts(state: State, now: float) -> Iterator[Action]:
@@ -308,15 +202,3 @@ def _report(state: State, phase: str, now: float) -> Iterator[Action]:
     if "report" not in state.busy and now - state.reported_at >= state.spec.tick_s:
         log_due = now - state.log_shipped_at >= console_every_s(state.spec.tick_s)
         yield Report(phase, log=log_due)
-
-
-def _leave(state: State, now: float) -> Iterator[Action]:
-    """Say goodbye, then power off; nothing said can hold the box beyond its power-off time."""
-    half_way = (state.deadlines.flush_by + state.deadlines.poweroff_at) / 2
-    if now < half_way and any(lane.startswith("sync ") for lane in state.busy):
-        return  # what has gone up is being committed
-    gave_up = state.off_tries >= OFF_TRIES and now >= state.deadlines.flush_by
-    if state.off_reported or gave_up or now >= state.deadlines.poweroff_at:
-        yield PowerOff()
-    elif "report" not in state.busy and now - state.reported_at >= min(1.0, state.spec.tick_s):
-        yield Report("off", log=True)

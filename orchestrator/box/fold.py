@@ -15,12 +15,13 @@ from orchestrator.box.actions import (
     Sync,
 )
 from orchestrator.box.connection import StoreDown
-from orchestrator.box.decide import TRIES, backoff_s
+from orchestrator.box.decide import TRIES
 from orchestrator.box.inputs import InputMissing
 from orchestrator.box.install import NoGpu
 from orchestrator.box.lanes import Outcome
 from orchestrator.box.rounds import Synced
 from orchestrator.box.state import BLOCKED, BROKEN, DONE, FAILED, READY, SPOT_NOTICE, Job, State
+from orchestrator.box.verdict import backoff_s
 from orchestrator.box.work import Prepared
 
 INSTALL_TRIES = 2

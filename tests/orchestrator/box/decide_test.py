@@ -19,9 +19,10 @@ from orchestrator.box.actions import (
     Stop,
     Sync,
 )
-from orchestrator.box.decide import backoff_s, decide, keeps_all, verdict
+from orchestrator.box.decide import decide
 from orchestrator.box.spec import parse_spec
 from orchestrator.box.state import Job, State
+from orchestrator.box.verdict import backoff_s, keeps_all, verdict
 
 T0, DRAIN, OFF = 1000.0, 2000.0, 2900.0
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.box.actions import Action, KeepStacks, Stop
-from orchestrator.box.decide import FROZEN_GRACE_S, STACKS_S, decide, verdict
+from orchestrator.box.decide import decide
 from orchestrator.box.fold import fold
 from orchestrator.box.lanes import Outcome
 from orchestrator.box.process import Place, Process
@@ -21,6 +21,8 @@ from orchestrator.box.progress import Progress
 from orchestrator.box.spec import parse_spec
 from orchestrator.box.stacks import catches, keep_stacks
 from orchestrator.box.state import Job, State
+from orchestrator.box.stopping import FROZEN_GRACE_S, STACKS_S
+from orchestrator.box.verdict import verdict
 
 from .rig import Rig, box_spec, until
 

@@ -14,13 +14,14 @@ import pytest
 from orchestrator.box.actions import Action, AskSpot, Mark, Stop
 from orchestrator.box.body import Body
 from orchestrator.box.deadline import Deadlines
-from orchestrator.box.decide import SPOT_POLL_S, decide, verdict
+from orchestrator.box.decide import SPOT_POLL_S, decide
 from orchestrator.box.fold import fold
 from orchestrator.box.inputs import outcome
 from orchestrator.box.lanes import Outcome
 from orchestrator.box.spec import parse_spec
 from orchestrator.box.state import State
 from orchestrator.box.store import Store
+from orchestrator.box.verdict import verdict
 
 from .rig import BUCKET, PREFIX, REGION, Cloud, Rig, box_spec, until
 
