@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import socket
 from collections import OrderedDict
-from contextlib import suppress
 from functools import partial
 from itertools import count
 
-from agent_env.server.channel import Channel, Message, pair
+from agent_env.server.channel import Message
 from agent_env.server.doorway import Doorway
 from agent_env.server.head import Target
 from agent_env.server.journal import Journals
@@ -26,38 +23,13 @@ from agent_env.server.owners import Owner, Owners
 from agent_env.server.process import EnvServer
 from agent_env.server.sessions import Times
 from agent_env.server.slots import Slots
+from agent_env.server.workers import Worker, Workers
 
 _log = logging.getLogger(__name__)
 
 PLACES_PER_SLOT = 16
 """How many sessions' workers are remembered for each that may be open."""
 RESPAWN_S = 1.0
-SILENT_S = 10.0
-"""A worker that isn't heard of for so long is held up by a task that lets no thread run; it is
-ended, and its sessions are rebuilt."""
-STACK_S = 0.5
-"""How long it has to write down where it is."""
-
-
-class Worker:
-    """What the front knows of a worker."""
-
-    def __init__(self) -> None:
-        self.channel: Channel | None = None
-        self.pid: int | None = None
-        self.busy = 0
-        self.granted = 0
-        self.routed = 0
-        self.sessions: set[str] = set()
-        self.places: dict[int, asyncio.Future[None]] = {}
-        self.heard = asyncio.get_running_loop().time()
-        self.handed: dict[int, tuple[socket.socket, Target, float]] = {}
-        """Connections that it was sent and hasn't taken."""
-
-    @property
-    def load(self) -> int:
-        """Sessions that it has or is about to have."""
-        return max(self.granted, self.routed)
 
 
 class Front:
@@ -72,17 +44,14 @@ class Front:
         times: Times = Times(),  # noqa: B008 - frozen
     ) -> None:
         self.stopping = False
-        self._nursery = nursery
-        self._count = workers
         self._journals = journals
         self._times = times
         self._slots = Slots(max_sessions)
-        self._workers: list[Worker] = []
         self._places: OrderedDict[str, Worker] = OrderedDict()
         self._server: EnvServer | None = None
         self._doorway: Doorway | None = None
         self._tasks: set[asyncio.Task[object]] = set()
-        self._all_gone = asyncio.Event()
+        self._workers = Workers(nursery, workers, self._told, self._ended)
         self._numbers = count(1)
         self._owners = Owners()
         if journals is not None:
@@ -113,44 +82,20 @@ class Front:
         """Start the workers and accept; call on the running loop."""
         self._server = server
         loop = asyncio.get_running_loop()
-        for _ in range(self._count):
-            self._start()
+        self._workers.start_all()
         self._doorway = Doorway(listener, self._route)
         loop.call_later(self._times.reserve_s, self._give_claims_up, None)
-        self._listen()
+        self._workers.listen()
 
     async def drain(self, grace_s: float) -> None:
         """Stop the workers, which let running steps end; kill those that don't stop."""
         self.stopping = True
-        for worker in self._workers:
-            if worker.channel is not None:
-                worker.channel.tell({"stop": True})
-        # A worker needs the grace time for its steps, and as long again to say goodbye.
-        await self._gone_within(grace_s)
-        for worker in self._workers:
-            if self._silence_s(worker) > grace_s / 2:
-                self._kill(worker)
-        await self._gone_within(grace_s)
-        for worker in self._workers:
-            self._kill(worker)
+        await self._workers.drain(grace_s)
         if self._doorway is not None:
             self._doorway.close()
 
-    async def _gone_within(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._all_gone.wait(), seconds)
-
-    def _start(self) -> Worker:
-        ours, theirs = pair()
-        self._nursery.spawn(theirs)
-        worker = Worker()
-        self._workers.append(worker)
-        worker.channel = Channel(ours, partial(self._told, worker), partial(self._ended, worker))
-        return worker
-
     def _ended(self, worker: Worker) -> None:
         """A worker is gone, and with it whatever it was doing."""
-        self._workers.remove(worker)
         for place in list(worker.places.values()):
             place.cancel()
         orphans = [key for key, owner in self._places.items() if owner is worker]
@@ -159,8 +104,6 @@ class Front:
         if self.stopping:
             for connection, _, _ in worker.handed.values():
                 connection.close()
-            if not self._workers:
-                self._all_gone.set()
             return
         _log.warning("worker %s ended with %d sessions", worker.pid, len(worker.sessions))
         loop = asyncio.get_running_loop()
@@ -175,27 +118,8 @@ class Front:
     def _replace(self, orphans: list[str]) -> None:
         """A new worker gets all sessions of the old one: a bad task goes round in one place."""
         if not self.stopping:
-            worker = self._start()
+            worker = self._workers.start()
             self._places.update(dict.fromkeys(orphans, worker))
-
-    def _listen(self) -> None:
-        """End the workers that are silent."""
-        loop = asyncio.get_running_loop()
-        for worker in self._workers:
-            if self._silence_s(worker) > SILENT_S:
-                _log.error("worker %s is silent for %.0f s: it is ended", worker.pid, SILENT_S)
-                # It writes its stack on the log: which tool it is, nobody else can say.
-                self._kill(worker, signal.SIGUSR1)
-                loop.call_later(STACK_S, self._kill, worker)
-        loop.call_later(SILENT_S / 8, self._listen)
-
-    def _silence_s(self, worker: Worker) -> float:
-        return asyncio.get_running_loop().time() - worker.heard
-
-    def _kill(self, worker: Worker, number: int = signal.SIGKILL) -> None:
-        if worker.pid is not None and worker in self._workers:
-            with suppress(ProcessLookupError):
-                os.kill(worker.pid, number)
 
     def _route(self, connection: socket.socket, target: Target, deadline: float) -> None:
         loop = asyncio.get_running_loop()
@@ -230,7 +154,7 @@ class Front:
         if not self._workers:
             return None
         if target.kind == "rpc":
-            return self._workers[0]
+            return next(iter(self._workers))
         known = self._places.get(target.session_id or "")
         if known not in self._workers:
             known = None
