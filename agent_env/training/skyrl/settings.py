@@ -20,8 +20,9 @@ class EnvSettings:
     owner: str = ""
     """A name that is the same at each start of the run: the next start has this one's sessions,
     should it die. Only one process at a time may use it."""
-    patience_s: float = 4.0
-    """For room on a full server."""
+    patience_s: float = 15.0
+    """For room on a full server: more than the ten seconds for which a server keeps the place of
+    a session that broke off, for a rollout only asks once one is said to be free."""
     reset_timeout_s: float = 60.0
     """For the reply to a reset, and for a server that restarts."""
     step_timeout_s: float = 60.0
