@@ -70,9 +70,11 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def write_model(folder: Path) -> Path:
-    """What verl reads of a model before it loads one: its tokenizer and its config."""
+    """What is read of a model before one is loaded: tokenizer, config, that there are weights."""
     byte_tokenizer().save_pretrained(folder)
     Qwen3Config(num_hidden_layers=1, architectures=["Qwen3ForCausalLM"]).save_pretrained(folder)
+    empty = b"{}"
+    (folder / "model.safetensors").write_bytes(len(empty).to_bytes(8, "little") + empty)
     return folder
 
 
