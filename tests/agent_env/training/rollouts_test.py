@@ -74,7 +74,12 @@ def test_the_recorder_remembers_why_an_environment_of_ours_lost_its_rollout() ->
     environment._episode.begin()
     environment._episode.lose("the server went away")
     recorder = Recorder()
-    recorder(completions=["", ""], environments=[environment, Scored(None)])
+    recorder(
+        completions=["", ""],
+        completion_ids=[[0], [0]],
+        environments=[environment, Scored(None)],
+        log_metric=lambda _name, _value: None,
+    )
     assert [one.lost for one in recorder.take()] == ["the server went away", None]
 
 
