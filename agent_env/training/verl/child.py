@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from agent_env.training.verl.overrides import word
+
 LOOK_EVERY_S = 1.0
 STOP_TIMEOUT_S = 60.0
 
@@ -42,7 +44,7 @@ def run(words: Sequence[str], *, folder: Path, metrics: Path, look: Callable[[],
     and everything that it started.
     """
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *words]
-    command += [f"hydra.run.dir={folder}", "hydra.output_subdir=null"]
+    command += [word("hydra.run.dir", str(folder)), word("hydra.output_subdir", None)]
     told = {"VERL_FILE_LOGGER_PATH": str(metrics), "HYDRA_FULL_ERROR": "1"}
     environment = os.environ | ray_environment(folder) | told
     process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)

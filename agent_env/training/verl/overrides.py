@@ -77,7 +77,12 @@ class VerlRun:
 def overrides(run: VerlRun) -> list[str]:
     """The command line's words, `key=value` in Hydra's grammar."""
     parts = (_data(run), _rollout(run), _actor(run), _trainer(run))
-    return [f"{key}={_value(value)}" for part in parts for key, value in part]
+    return [word(key, value) for part in parts for key, value in part]
+
+
+def word(key: str, value: Any) -> str:
+    """One setting in Hydra's grammar. Raises ValueError for a text that it can't hold."""
+    return f"{key}={_value(value)}"
 
 
 Settings = Iterator[tuple[str, Any]]
