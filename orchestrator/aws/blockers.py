@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.aws.leftover import Leftover, attached_to
+from orchestrator.aws.kinds import attached_to
+from orchestrator.aws.leftover import Leftover
 from orchestrator.aws.refusals import Refusal, boundary, classify, missing_is_fine
 from orchestrator.aws.tags import RUN, as_map, where
 

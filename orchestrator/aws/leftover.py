@@ -10,34 +10,23 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.aws import dead_letters, role, schedules, secrets
 from orchestrator.aws import tags as tag
+from orchestrator.aws.kinds import KINDS, Bills, Kind
 from orchestrator.aws.refusals import boundary, is_missing
-from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_price, parse_time, where
+from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_time, where
 from orchestrator.errors import CloudError, CredentialsError, GpurunError
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
 
+_FIRST = "EC2 instance"
 _NAME = re.compile(rf"{PREFIX}-(?P<run>.+-\d{{6}}-\d{{6}}-[a-z2-7]{{4}})-(?P<part>.+)")
 
 _BUCKET = re.compile(rf"{PREFIX}-\d+-(?P<region>[a-z0-9-]+)")
-
-
-@dataclass(frozen=True)
-class Bills:
-    """What of a thing bills by the hour, as its description tells; nothing by default."""
-
-    instance_type: str = ""
-    """Set while compute bills."""
-    price_usd_per_hour: Decimal | None = None
-    """Of the compute, from its tag."""
-    disk_gb: int = 0
-    addresses: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,7 @@ class Leftover:
     expires_at: datetime | None = None
     home: str = ""
     """The region of its run's bucket, which is the run's own; empty when it doesn't say."""
-    bills: Bills | None = Bills()
+    bills: Bills | None = Bills()  # noqa: RUF009 - frozen
     """None for a kind that no run makes: it may cost anything."""
 
     def aged(self, now: datetime) -> Leftover:
@@ -62,95 +51,6 @@ class Leftover:
         minutes = int((now - self.expires_at).total_seconds() // 60)
         words = f"{self.detail}, expired {minutes} min ago"
         return replace(self, detail=words.removeprefix(", "))
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """How EC2 lists one kind of thing."""
-
-    name: str
-    operation: str
-    rows: Callable[[Any], list[Any]]
-    id_key: str
-    state: Callable[[Any], str] = lambda _: ""
-    gone: tuple[str, ...] = ()
-    bills: Callable[[Any], Bills] = lambda _: Bills()
-
-
-def _instance_bills(row: Any) -> Bills:
-    """Compute and address from the launch until `shutting-down`; a stopped one has its disk."""
-    if row["State"]["Name"] not in ("pending", "running"):
-        return Bills()
-    return Bills(
-        instance_type=row["InstanceType"],
-        price_usd_per_hour=parse_price(as_map(row.get("Tags", [])).get(tag.PRICE)),
-        addresses=1 if row.get("PublicIpAddress") else 0,
-    )
-
-
-_KINDS = (
-    _Kind(
-        "instance",
-        "describe_instances",
-        lambda page: [row for group in page["Reservations"] for row in group["Instances"]],
-        "InstanceId",
-        state=lambda row: row["State"]["Name"],
-        gone=("terminated",),
-        bills=_instance_bills,
-    ),
-    _Kind(
-        "volume",
-        "describe_volumes",
-        lambda page: page["Volumes"],
-        "VolumeId",
-        state=lambda row: row["State"],
-        gone=("deleting", "deleted"),
-        bills=lambda row: Bills(disk_gb=row["Size"]),
-    ),
-    _Kind(
-        "network-interface",
-        "describe_network_interfaces",
-        lambda page: page["NetworkInterfaces"],
-        "NetworkInterfaceId",
-        state=lambda row: f"{row['Status']}, {attached_to(row)}",
-    ),
-    _Kind(
-        "vpc-endpoint",
-        "describe_vpc_endpoints",
-        lambda page: page["VpcEndpoints"],
-        "VpcEndpointId",
-        state=lambda row: str(row.get("State", "")).lower(),
-        gone=("deleting", "deleted"),
-    ),
-    _Kind(
-        "security-group",
-        "describe_security_groups",
-        lambda page: page["SecurityGroups"],
-        "GroupId",
-    ),
-    _Kind(
-        "internet-gateway",
-        "describe_internet_gateways",
-        lambda page: page["InternetGateways"],
-        "InternetGatewayId",
-    ),
-    _Kind("subnet", "describe_subnets", lambda page: page["Subnets"], "SubnetId"),
-    _Kind(
-        "route-table", "describe_route_tables", lambda page: page["RouteTables"], "RouteTableId"
-    ),
-    _Kind("vpc", "describe_vpcs", lambda page: page["Vpcs"], "VpcId"),
-    _Kind("key-pair", "describe_key_pairs", lambda page: page["KeyPairs"], "KeyPairId"),
-)
-_FIRST = "EC2 instance"
-
-
-def attached_to(interface: Any) -> str:
-    """What an interface is for: an instance, a service's own thing, or nothing any more."""
-    link = interface.get("Attachment") or {}
-    if link.get("InstanceId"):
-        return f"of instance {link['InstanceId']}"
-    kind, owner = interface.get("InterfaceType", "interface"), link.get("InstanceOwnerId")
-    return f"of a {kind} of {owner}" if owner or kind != "interface" else "of nothing"
 
 
 @boundary()
@@ -217,7 +117,7 @@ def global_ones(session: Session, run_id: str | None = None) -> list[Leftover]:
 def _looks(session: Session, run_id: str | None) -> dict[str, Callable[[], list[Leftover]]]:
     """Each thing to ask for, by the name of what is asked; the instances first."""
     asks: dict[str, Callable[..., Iterator[Leftover]]] = {
-        **{f"EC2 {kind.name}": partial(_of_kind, kind=kind) for kind in _KINDS},
+        **{f"EC2 {kind.name}": partial(_of_kind, kind=kind) for kind in KINDS},
         "EC2 tags": _of_other_kinds,
         "scheduler": _kills,
         "SQS": _queues,
@@ -232,7 +132,7 @@ def _all(
     return list(ask(session, run_id=run_id))
 
 
-def _of_kind(session: Session, run_id: str | None, *, kind: _Kind) -> Iterator[Leftover]:
+def _of_kind(session: Session, run_id: str | None, *, kind: Kind) -> Iterator[Leftover]:
     for page in _pages(session, kind.operation, run_id):
         for row in kind.rows(page):
             if kind.state(row) not in kind.gone:
@@ -252,7 +152,7 @@ def _pages(session: Session, operation: str, run_id: str | None) -> Iterator[Any
 
 def _of_other_kinds(session: Session, run_id: str | None) -> Iterator[Leftover]:
     filters = [where("key", tag.RUN), *([where("value", run_id)] if run_id else [])]
-    known = {kind.name for kind in _KINDS}
+    known = {kind.name for kind in KINDS}
     for page in session.client("ec2").get_paginator("describe_tags").paginate(Filters=filters):
         for row in page["Tags"]:
             if row["ResourceType"] not in known:

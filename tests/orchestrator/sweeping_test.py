@@ -12,7 +12,8 @@ import pytest
 
 from orchestrator import sweeping
 from orchestrator.aws import sweep
-from orchestrator.aws.leftover import Bills, Leftover
+from orchestrator.aws.kinds import Bills
+from orchestrator.aws.leftover import Leftover
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import leftovers
 from orchestrator.aws.tags import EXPIRES_AT
