@@ -17,7 +17,8 @@ from moto.server import ThreadedMotoServer
 from orchestrator.aws.instances import find_boxes
 from orchestrator.aws.package import zip_of
 from orchestrator.aws.policy import MOST_CHARACTERS, size_of
-from orchestrator.aws.reaper_setup import function_arn, install, uninstall
+from orchestrator.aws.reaper_roles import function_arn
+from orchestrator.aws.reaper_setup import install, uninstall
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import leftovers
 from orchestrator.aws.sweep import look, sweep
