@@ -13,10 +13,11 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.aws import dead_letters, role, schedules, secrets
+from orchestrator.aws import dead_letters, schedules, secrets
 from orchestrator.aws import tags as tag
 from orchestrator.aws.kinds import KINDS, Bills, Kind
 from orchestrator.aws.refusals import boundary, is_missing
+from orchestrator.aws.role_policies import BOX, KILL, PATH
 from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_time, where
 from orchestrator.errors import CloudError, CredentialsError, GpurunError
 
@@ -109,9 +110,9 @@ def global_ones(session: Session, run_id: str | None = None) -> list[Leftover]:
     """Of IAM, which knows no regions."""
     if run_id is None:
         return list(_all_roles(session))
-    parts = (role.BOX, role.KILL)
+    parts = (BOX, KILL)
     found = [_role(session, named(run_id, part)) for part in parts]
-    return [item for item in (*found, _profile(session, named(run_id, role.BOX))) if item]
+    return [item for item in (*found, _profile(session, named(run_id, BOX))) if item]
 
 
 def _looks(session: Session, run_id: str | None) -> dict[str, Callable[[], list[Leftover]]]:
@@ -182,12 +183,12 @@ def _secrets(session: Session, run_id: str | None) -> Iterator[Leftover]:
 
 def _all_roles(session: Session) -> Iterator[Leftover]:
     iam = session.client("iam")
-    for roles in iam.get_paginator("list_roles").paginate(PathPrefix=role.PATH):
+    for roles in iam.get_paginator("list_roles").paginate(PathPrefix=PATH):
         for entry in roles["Roles"]:
             item = _role(session, entry["RoleName"])
             if item:
                 yield item
-    for profiles in iam.get_paginator("list_instance_profiles").paginate(PathPrefix=role.PATH):
+    for profiles in iam.get_paginator("list_instance_profiles").paginate(PathPrefix=PATH):
         for profile in profiles["InstanceProfiles"]:
             found = _profile(session, profile["InstanceProfileName"])
             if found:

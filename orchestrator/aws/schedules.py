@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from orchestrator.aws import dead_letters
 from orchestrator.aws.refusals import boundary, code, is_missing, is_not_known_yet
 from orchestrator.aws.removal import remove
-from orchestrator.aws.role import RUNBOOK
+from orchestrator.aws.role_policies import RUNBOOK
 from orchestrator.aws.tags import GUARD, GUARD_SUFFIX, PREFIX, REAPER, RunTags, guarded, named
 from orchestrator.aws.waits import PROPAGATION_S
 

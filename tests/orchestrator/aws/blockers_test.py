@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.aws import network
 from orchestrator.aws.boxes import find_boxes
-from orchestrator.aws.role import BOX, delete_roles
+from orchestrator.aws.role import delete_roles
+from orchestrator.aws.role_policies import BOX
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import Leftover, leftovers, teardown
 from orchestrator.aws.tags import named

@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.aws.role import (
-    PATH,
-    box_trust,
-    delete_roles,
-    ensure_box_role,
-    ensure_kill_role,
-    kill_trust,
-)
+from orchestrator.aws.role import delete_roles, ensure_box_role, ensure_kill_role
+from orchestrator.aws.role_policies import PATH, box_trust, kill_trust
 from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags
 from orchestrator.errors import QuotaError

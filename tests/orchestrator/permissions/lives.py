@@ -13,6 +13,7 @@ from orchestrator import results
 from orchestrator.aws import evidence, network, role, schedules, sweep
 from orchestrator.aws.bucket import find_run_bucket, result_buckets
 from orchestrator.aws.instances import terminate
+from orchestrator.aws.role_policies import PATH, kill_role_arn
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import leftovers, teardown
 from orchestrator.aws.tags import RunTags
@@ -141,7 +142,7 @@ class Lives:
                 VpcId=vpc, TagSpecifications=runner.tags.spec("route-table", role="routes")
             )
         later = self.clock.now() + timedelta(hours=1)
-        arn = role.kill_role_arn(self.session, runner.record.run_id)
+        arn = kill_role_arn(self.session, runner.record.run_id)
         schedules.ensure_kill(self.session, runner.tags, "l4", box.instance_id, later, arn)
         terminate(self.session, [box.instance_id])
         runner.finish()
@@ -182,7 +183,7 @@ class Lives:
         group = next(g for g in groups["SecurityGroups"] if g["GroupName"] != "default")
         kill = f"gpurun-{run_id}-kill"
         self.session.client("iam").create_role(
-            RoleName=kill, Path=role.PATH, AssumeRolePolicyDocument="{}"
+            RoleName=kill, Path=PATH, AssumeRolePolicyDocument="{}"
         )
         pair = [{"IpProtocol": "tcp", "FromPort": 1, "ToPort": 2}]
         pair[0]["UserIdGroupPairs"] = [{"GroupId": group["GroupId"]}]

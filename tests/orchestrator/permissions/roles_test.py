@@ -18,7 +18,7 @@ from boto3.session import Session as Boto
 from botocore.exceptions import ClientError
 from moto.core import set_initial_no_auth_action_count
 
-from orchestrator.aws import role
+from orchestrator.aws import role, role_policies
 from orchestrator.aws.bucket import ensure_bucket
 from orchestrator.aws.session import Session
 from orchestrator.aws.tags import RunTags
@@ -51,11 +51,11 @@ class Account:
 
     @property
     def box(self) -> list[dict[str, Any]]:
-        return [role.box_policy(self.session, RUN, BUCKET, SOURCES.values())]
+        return [role_policies.box_policy(self.session, RUN, BUCKET, SOURCES.values())]
 
     @property
     def kill(self) -> list[dict[str, Any]]:
-        return [role.kill_policy(self.session, RUN)]
+        return [role_policies.kill_policy(self.session, RUN)]
 
 
 @pytest.fixture
