@@ -113,7 +113,7 @@ class Runner:
             self._drain_and_finish()  # `down` came meanwhile, and took what the launch needs
             return
         for box in self.instances():
-            self.launcher.note(box)
+            self.launcher.armer.note(box)
         if self._tearing_down():  # `down` came meanwhile and may have listed too early
             self._drain_and_finish()
 

@@ -105,10 +105,11 @@ class Tender:
         unarmed = {record.instance_id for record in records if record.alive} - self._armed()
         for record in records:
             if record.instance_id in (new | unarmed) - set(twins):
-                self.launcher.note(record)
+                self.launcher.armer.note(record)
         # Whoever armed a box last may not have seen that another of it is the one that lives.
         doubted = {name for name, of in lives_by_box(lives).items() if len(of) > 1}
-        self.launcher.arm_again([r for r in records if r.instance_id not in twins], doubted)
+        kept = [record for record in records if record.instance_id not in twins]
+        self.launcher.armer.arm_again(kept, doubted)
         self.books.note_ended(records, self.clock.now())
 
     def _armed(self) -> set[str | None]:

@@ -124,7 +124,7 @@ def test_a_schedule_that_names_a_dead_twin_is_mended_though_the_first_try_fails(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two, first, second = twins(world)
-    two.launcher.note(second)
+    two.launcher.armer.note(second)
     assert target(world) == second.instance_id
     monkeypatch.setattr(schedules, "ensure_kill", refused)
     one.tender.tend(one.instances())
@@ -139,7 +139,7 @@ def test_a_schedule_that_a_late_controller_makes_for_a_dead_twin_is_mended(world
     one, two, first, second = twins(world)
     one.tender.tend(one.instances())
     assert [box.instance_id for box in world.alive()] == [first.instance_id]
-    two.launcher.note(second)  # by its record it is still pending
+    two.launcher.armer.note(second)  # by its record it is still pending
     assert target(world) == second.instance_id
     one.tender.tend(one.instances())
     assert target(world) == first.instance_id

@@ -534,7 +534,7 @@ def test_an_answer_that_got_lost_with_its_controller_is_found_again(
     def die(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(one.launcher, "note", die)
+    monkeypatch.setattr(one.launcher.armer, "note", die)
     with pytest.raises(KeyboardInterrupt):
         one.launch_all()
     world.rules.capacity.clear()
@@ -553,7 +553,7 @@ def test_an_attempt_that_lived_and_died_unseen_is_not_taken_for_a_living_one(
     def die(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(one.launcher, "note", die)
+    monkeypatch.setattr(one.launcher.armer, "note", die)
     with pytest.raises(KeyboardInterrupt):
         one.launch_all()
     world.end(TAKEN)

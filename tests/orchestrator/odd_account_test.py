@@ -110,7 +110,7 @@ def test_of_two_twins_the_one_that_stays_keeps_the_cloud_s_switch(world: World) 
     second = clone(world, **{RUN: world.record.run_id, BOX: "one", ATTEMPT: "1"})
     (twin,) = [box for box in world.alive() if box.instance_id == second]
     guard = f"{world.record.run_id}/one"  # it ends what carries this tag
-    world.controller().launcher.note(twin)
+    world.controller().launcher.armer.note(twin)
     assert kill_targets(world) == [second, guard]
     runner.tender.tend(boxes.find_boxes(world.session, world.record.run_id))
     assert [box.instance_id for box in world.alive()] == [first.instance_id]
