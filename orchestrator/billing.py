@@ -9,7 +9,8 @@ import httpx
 
 from orchestrator.aws.boxes import find_boxes
 from orchestrator.clock import SystemClock
-from orchestrator.console import bill_view, make_console
+from orchestrator.console.terminal import make_console
+from orchestrator.console.views import bill_view
 from orchestrator.errors import CloudError
 from orchestrator.localcloud import process
 from orchestrator.progress import run_spans

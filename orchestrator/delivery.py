@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator import results, run
 from orchestrator.billing import run_bill
-from orchestrator.console import bill_view, make_console, result_view
+from orchestrator.console.terminal import make_console
+from orchestrator.console.views import bill_view, result_view
 from orchestrator.errors import ApiError, ExpectationMissed, JobsFailed, RunDamaged
 from orchestrator.report import write_report
 from orchestrator.run import EventKind

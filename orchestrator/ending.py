@@ -14,7 +14,7 @@ from orchestrator.run import EventKind, check_run_id
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
-    from orchestrator.console import Progress
+    from orchestrator.console.live import Progress
     from orchestrator.settings import CloudName
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from orchestrator import kept, run
 from orchestrator.budget_log import find_budget
 from orchestrator.clock import SystemClock
-from orchestrator.console import Progress
+from orchestrator.console.live import Progress
 from orchestrator.delivery import deliver, is_clean
 from orchestrator.errors import (
     ApiError,

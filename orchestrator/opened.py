@@ -20,7 +20,7 @@ from orchestrator.settings import CloudName, Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.console import Progress
+    from orchestrator.console.live import Progress
 
 # Where to begin looking for a run when the environment names no region; all are looked through.
 DEFAULT_REGION = "us-east-1"

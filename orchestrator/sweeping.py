@@ -11,7 +11,7 @@ from orchestrator.aws import sweep
 from orchestrator.aws.skew import check_clock
 from orchestrator.catalog import load_catalog
 from orchestrator.clock import SystemClock
-from orchestrator.console import make_console
+from orchestrator.console.terminal import make_console
 from orchestrator.errors import TeardownError
 from orchestrator.money import usd
 from orchestrator.opened import open_cloud

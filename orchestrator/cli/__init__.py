@@ -62,7 +62,8 @@ def plan(
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
-    from orchestrator.console import make_console, plan_view  # noqa: PLC0415
+    from orchestrator.console.plan import plan_view  # noqa: PLC0415
+    from orchestrator.console.terminal import make_console  # noqa: PLC0415
 
     make_console().print(plan_view(found))
 
@@ -82,7 +83,8 @@ def up(
     stale: Stale = False,
 ) -> None:
     """Plan, reserve, launch, watch, tear down, pull and report."""
-    from orchestrator.console import make_console, plan_view  # noqa: PLC0415
+    from orchestrator.console.plan import plan_view  # noqa: PLC0415
+    from orchestrator.console.terminal import make_console  # noqa: PLC0415
     from orchestrator.planning import plan_runbook, replan_runbook  # noqa: PLC0415
 
     how: Any = {"cloud": cloud.value, "cap_usd": cap, "allow_stale_prices": stale}
@@ -112,7 +114,7 @@ def resume(
 ) -> None:
     """Go on with a run from wherever it stands, on any machine."""
     from orchestrator import journey  # noqa: PLC0415
-    from orchestrator.console import make_console  # noqa: PLC0415
+    from orchestrator.console.terminal import make_console  # noqa: PLC0415
 
     journey.go(_open(run, cloud), make_console(stderr=as_json), to=to, as_json=as_json)
 
@@ -124,7 +126,8 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Where a run stands, or which runs there are."""
-    from orchestrator.console import make_console, result_view, runs_view  # noqa: PLC0415
+    from orchestrator.console.terminal import make_console  # noqa: PLC0415
+    from orchestrator.console.views import result_view, runs_view  # noqa: PLC0415
 
     if run is None:
         from orchestrator.opened import list_runs  # noqa: PLC0415
@@ -202,7 +205,8 @@ def bill(run: Run, cloud: OnCloud = Cloud.LOCAL, as_json: Json = False) -> None:
 @app.command()
 def down(run: Run, cloud: OnCloud = Cloud.LOCAL, now: Now = None) -> None:
     """End the run and delete everything with its tag; jobs save first, the results stay."""
-    from orchestrator.console import Progress, make_console  # noqa: PLC0415
+    from orchestrator.console.live import Progress  # noqa: PLC0415
+    from orchestrator.console.terminal import make_console  # noqa: PLC0415
     from orchestrator.ending import end_run  # noqa: PLC0415
 
     with Progress(make_console()) as progress:

@@ -26,7 +26,8 @@ def show_budget(
     from orchestrator.budget_log import make_budget  # noqa: PLC0415
     from orchestrator.budgets import look_at, look_at_all  # noqa: PLC0415
     from orchestrator.clock import SystemClock  # noqa: PLC0415
-    from orchestrator.console import budgets_view, make_console  # noqa: PLC0415
+    from orchestrator.console.terminal import make_console  # noqa: PLC0415
+    from orchestrator.console.views import budgets_view  # noqa: PLC0415
     from orchestrator.opened import open_cloud  # noqa: PLC0415
 
     session, now = open_cloud(cloud.value), SystemClock().now()

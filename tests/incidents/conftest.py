@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator import ending, opened
 from orchestrator.aws import sweep
-from orchestrator.console import Progress, make_console
+from orchestrator.console.live import Progress
+from orchestrator.console.terminal import make_console
 from tests.faults.world import REGION
 from tests.incidents import scene as scenes
 from tests.incidents.scene import Scene

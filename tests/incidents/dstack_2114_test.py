@@ -13,7 +13,8 @@ from collections.abc import Callable
 import pytest
 
 from orchestrator import ending, kept
-from orchestrator.console import Progress, make_console
+from orchestrator.console.live import Progress
+from orchestrator.console.terminal import make_console
 from orchestrator.errors import CredentialsError
 from orchestrator.run import read_ssh_secrets
 from orchestrator.settings import Settings

@@ -16,7 +16,8 @@ import pytest
 
 from orchestrator import ending, opened
 from orchestrator.aws import sweep
-from orchestrator.console import Progress, make_console
+from orchestrator.console.live import Progress
+from orchestrator.console.terminal import make_console
 from orchestrator.run import EventKind
 from tests.faults.world import REGION
 from tests.incidents.scene import FOR_EVER, Scene

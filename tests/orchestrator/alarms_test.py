@@ -11,7 +11,9 @@ import pytest
 
 from orchestrator.aws.dead_letters import queue_arn
 from orchestrator.aws.session import Session
-from orchestrator.console import Progress, make_console, result_view
+from orchestrator.console.live import Progress
+from orchestrator.console.terminal import make_console
+from orchestrator.console.views import result_view
 from orchestrator.errors import TeardownError
 from orchestrator.localcloud.firing import Firing, clients_of
 from orchestrator.run import EventKind

@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 
 from orchestrator import billing, journey
-from orchestrator.console import Progress, make_console
+from orchestrator.console.live import Progress
+from orchestrator.console.terminal import make_console
 from orchestrator.errors import (
     ApiError,
     CapacityError,

@@ -12,7 +12,8 @@ from orchestrator.aws import sweep
 from orchestrator.aws.bucket import Bucket
 from orchestrator.aws.session import Session
 from orchestrator.aws.stack import leftovers
-from orchestrator.console import Progress, make_console
+from orchestrator.console.live import Progress
+from orchestrator.console.terminal import make_console
 from orchestrator.errors import RemoteError, RunDamaged, RunNotFound
 from orchestrator.reach import remote_of
 from orchestrator.run import EventKind, RunLog, RunRecord, read_record, read_ssh_secrets

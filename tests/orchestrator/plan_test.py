@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.consent import at_most
-from orchestrator.console import make_console, plan_view
+from orchestrator.console.plan import plan_view
+from orchestrator.console.terminal import make_console
 from orchestrator.errors import CatalogError
 from orchestrator.plan import RESULTS, Plan, Range, make_plan, replan_deadlines
 from orchestrator.quote import SLACK, compute_usd

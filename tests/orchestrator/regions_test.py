@@ -17,7 +17,7 @@ import pytest
 from orchestrator import journey, start
 from orchestrator.aws.stack import leftovers
 from orchestrator.catalog import load_catalog
-from orchestrator.console import make_console
+from orchestrator.console.terminal import make_console
 from orchestrator.errors import CapacityError, QuotaError
 from orchestrator.localcloud.strict import StrictRules, strict_aws
 from orchestrator.opened import Opened

@@ -16,7 +16,8 @@ import pytest
 from orchestrator import cli
 from orchestrator.aws.bucket import Bucket
 from orchestrator.box.progress import Progress
-from orchestrator.console import make_console, result_view
+from orchestrator.console.terminal import make_console
+from orchestrator.console.views import result_view
 from orchestrator.errors import RunbookError
 from orchestrator.opened import Opened
 from orchestrator.plan import Plan, Reference

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.console import Progress, make_console, result_view
+from orchestrator.console.live import Progress
+from orchestrator.console.terminal import make_console
+from orchestrator.console.views import result_view
 from orchestrator.money import usd, usd_free
 from orchestrator.planned import PlannedJob, Range
 from orchestrator.progress import BoxView, JobView, Snapshot, Stage, _job_view

@@ -13,7 +13,8 @@ from typing import Any
 
 from botocore.client import BaseClient
 
-from orchestrator import cli, console
+from orchestrator import cli
+from orchestrator.console.live import Progress
 from orchestrator.progress import Snapshot
 
 
@@ -36,15 +37,15 @@ def die_after_call(operation: str) -> None:
 
 
 def die_when_seen(phase: str) -> None:
-    real = console.Progress.show
+    real = Progress.show
 
-    def show(self: console.Progress, snapshot: Snapshot) -> None:
+    def show(self: Progress, snapshot: Snapshot) -> None:
         real(self, snapshot)
         training = phase == "training" and any(job.state == "running" for job in snapshot.jobs)
         if training or any(box.phase == phase for box in snapshot.boxes):
             die()
 
-    progress: Any = console.Progress  # mypy knows of no method that is put in another's place
+    progress: Any = Progress  # mypy knows of no method that is put in another's place
     progress.show = show
 
 
