@@ -109,7 +109,8 @@ class Transfer:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
-    with LocalServer(COUNTER, max_sessions=2) as one:
+    # The sessions of a worker that was killed are held for a while.
+    with LocalServer(COUNTER, max_sessions=4) as one:
         yield one
 
 

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,12 @@ def test_no_session_was_ever_used_by_two_threads_at_once(rollouts: Rollouts) -> 
     for _, session, thread in notes:
         threads.setdefault(session, set()).add(thread)
     assert max(map(len, threads.values())) > 1, "nothing to see: each had a thread of its own"
+
+
+def test_a_worker_that_was_killed_holds_nobody_up(rollouts: Rollouts) -> None:
+    rollouts.worker._process.kill()
+    rollouts.worker._process.join()
+    import_module("agent_env.training.async_trainer").end_worker(
+        rollouts.worker, rollouts.worker.stop
+    )
+    assert rollouts.worker._process is None

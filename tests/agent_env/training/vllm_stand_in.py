@@ -49,6 +49,9 @@ class StandIn(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
+    def handle_error(self, *_: object) -> None:
+        """A worker that was killed doesn't listen to its answer."""
+
     def wait_for(self, count: int) -> None:
         """Until so many requests are held."""
         with self._turn:
