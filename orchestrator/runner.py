@@ -3,7 +3,8 @@
 The only state machine. `drive` may be called at any time, by any machine, after any crash: it
 looks at the tags in EC2 and at the run's log, and does what is still missing. Each creating call
 is preceded by its log entry, so a crash in between is found again by tag or by ClientToken. How a
-box is launched is in `launching`, what becomes of one that is lost in `recovery` and `tending`.
+box is launched is in `launching`, what becomes of one that is lost in `recovery` and `tending`,
+how a run is ended in `draining` and `finishing`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from orchestrator import alarms, run
 from orchestrator.aws import boxes as ec2
-from orchestrator.aws import stack
 from orchestrator.aws.skew import check_clock
 from orchestrator.aws.tags import RunTags
 from orchestrator.books import Books
@@ -21,7 +21,6 @@ from orchestrator.catalog import Catalog, load_catalog
 from orchestrator.draining import Drain
 from orchestrator.errors import (
     ApiError,
-    BudgetError,
     CapacityError,
     ClockWrong,
     LaunchError,
@@ -29,6 +28,7 @@ from orchestrator.errors import (
     QuotaError,
     TeardownError,
 )
+from orchestrator.finishing import Finisher
 from orchestrator.launching import Launcher
 from orchestrator.overdue import AFTER, end_overdue
 from orchestrator.progress import Snapshot, snapshot
@@ -37,7 +37,6 @@ from orchestrator.recovery import Launch
 from orchestrator.run import EventKind, RunLog, RunRecord
 from orchestrator.silence import Silence
 from orchestrator.tending import Tender
-from orchestrator.unseen import unseen_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,6 +86,16 @@ class Runner:
             on_step=on_step,
         )
         self.tender = Tender(self.session, self.launcher, on_step)
+        self.finisher = Finisher(
+            session=self.session,
+            record=self.record,
+            clock=self.clock,
+            log=self.log,
+            purse=self.purse,
+            books=self.books,
+            instances=self.instances,
+            on_step=on_step,
+        )
         self.silence = Silence(self.record.plan.loss_bound_s)
 
     def launch_all(self) -> None:
@@ -178,54 +187,7 @@ class Runner:
         Raises:
             TeardownError: something with the run's tag is left.
         """
-        run_id, clean = self.record.run_id, run.has(self.log.read(), EventKind.CLEAN)
-        if clean and not stack.leftovers(self.session, run_id):
-            self._tell_budget()
-            return
-        if not self._tearing_down():
-            self.log.append(EventKind.TEARING_DOWN, self.clock.now())
-        self._note_failed_switches()
-        self.on_step("tearing down")
-        left = stack.teardown(self.session, run_id, self.clock.now())
-        if not left and self._wait_until_all_shows():
-            left = stack.teardown(self.session, run_id, self.clock.now())
-        self.books.note_ended(self.instances(), self.clock.now(), over=True)
-        if left:
-            items = "\n".join(f"    {item.kind} {item.id}  {item.detail}" for item in left)
-            raise TeardownError(
-                f"Left behind by {run_id}:\n{items}", hint=f"Try again: gpurun down {run_id}"
-            )
-        self.purse.close(self.clock.now())
-        if not clean:
-            self.log.append(EventKind.CLEAN, self.clock.now())
-        self._tell_budget()
-
-    def _tell_budget(self) -> None:
-        """A budget that can't be told keeps too little free; the run is over all the same."""
-        try:
-            self.purse.tell_budget(self.clock.now())
-        except (ApiError, BudgetError) as error:
-            again = f"gpurun budget {self.record.budget}"
-            self.on_step(f"the budget can't be told what this cost: {error}\n  tell it: {again}")
-
-    def _wait_until_all_shows(self) -> bool:
-        """Whether it waited: something may have been there that the look before didn't show."""
-        left = unseen_for(self.session, self.record, self.log.read(), self.clock.now())
-        if not left:
-            return False
-        self.books.note_ended(self.instances(), self.clock.now())  # of some EC2 tells no time
-        seconds = left.total_seconds()
-        self.on_step(f"looking again in {seconds:.0f} s, when AWS shows what was made last")
-        self.clock.sleep(seconds)
-        return True
-
-    def _note_failed_switches(self) -> None:
-        """The teardown deletes the dead letters; what they say stays in the log."""
-        now = self.clock.now()
-        letters = alarms.letters_of(self.session, self.record, now)
-        for letter in alarms.unnoted(letters, self.log.read()):
-            self.on_step(f"the cloud's own switch for {letter.box} failed: {letter.reason}")
-            self.log.append(EventKind.SWITCH_FAILED, now, box=letter.box, reason=letter.reason)
+        self.finisher.finish()
 
     def _tearing_down(self) -> bool:
         return run.has(self.log.read(), EventKind.TEARING_DOWN)
@@ -260,7 +222,7 @@ class Runner:
         records, past = self.instances(), self.clock.now() > self.record.expires_at + AFTER
         late = self._end_overdue(records, past=past)
         over = self.tender.tend(records)
-        self._note_failed_switches()
+        self.finisher.note_failed_switches()
         seen = self.look()
         self.on_progress(seen)
         for line in self.silence.lines(seen):
