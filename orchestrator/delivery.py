@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from orchestrator.opened import Opened
-    from orchestrator.progress import Snapshot
+    from orchestrator.snapshot import Snapshot
 
 
 def deliver(opened: Opened, seen: Snapshot, console: Console, *, to: Path, as_json: bool) -> None:

@@ -25,11 +25,11 @@ from orchestrator.errors import (
 from orchestrator.localcloud import process
 from orchestrator.money import usd
 from orchestrator.opened import Opened, open_cloud
-from orchestrator.progress import Snapshot
 from orchestrator.regions import Try
 from orchestrator.run import EventKind, read_ssh_secrets
 from orchestrator.settings import Settings
 from orchestrator.signals import sigterm_exits
+from orchestrator.snapshot import Snapshot
 from orchestrator.start import start_run
 
 if TYPE_CHECKING:

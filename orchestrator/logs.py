@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from orchestrator import recovery, results
 from orchestrator.clock import SystemClock
 from orchestrator.errors import ResultsMissing
-from orchestrator.progress import Stage
+from orchestrator.snapshot import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
     from orchestrator.opened import Opened
-    from orchestrator.progress import Snapshot
+    from orchestrator.snapshot import Snapshot
 
 _FOLLOW_S = 2.0
 # Without a controller nobody notes that a box has ended; by then the cloud has ended it.

@@ -11,11 +11,12 @@ from orchestrator.aws.session import Session, open_session
 from orchestrator.clock import SystemClock
 from orchestrator.errors import CloudError, RunDamaged
 from orchestrator.localcloud import process
-from orchestrator.progress import RunRow, run_row
+from orchestrator.progress import run_row
 from orchestrator.purse import LOOK_S
 from orchestrator.run import RunLog, RunRecord, check_run_id, read_record
 from orchestrator.runner import Runner
 from orchestrator.settings import CloudName, Settings
+from orchestrator.snapshot import RunRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

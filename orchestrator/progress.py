@@ -1,13 +1,10 @@
-"""Where a run stands, as one value that the terminal, `--json` and the report all show."""
+"""Where a run stands: the plan, the log, EC2's list and the bucket's statuses, joined."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel, ConfigDict
 
 from orchestrator import results
 from orchestrator.bill import Span, span_usd
@@ -15,133 +12,16 @@ from orchestrator.lives import Life, lives_by_box, lives_of
 from orchestrator.plan import RESULTS
 from orchestrator.purse import ledger_of
 from orchestrator.run import Event, EventKind, RunRecord, has
-from orchestrator.verdicts import Compared, compared
+from orchestrator.snapshot import BoxView, JobView, RunRow, Snapshot, Stage
+from orchestrator.verdicts import compared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from orchestrator.aws.boxes import BoxRecord
     from orchestrator.aws.bucket import Bucket
     from orchestrator.catalog import Catalog
     from orchestrator.plan import PlannedBox, PlannedJob
-
-
-class Stage(StrEnum):
-    """Where the run is in the order of things."""
-
-    RESERVED = "reserved"
-    BUILDING = "building"
-    RUNNING = "running"
-    ENDED = "boxes ended"
-    TEARING_DOWN = "tearing down"
-    CLEAN = "clean"
-
-
-class BoxView(BaseModel):
-    """One box: what EC2 says and what its heartbeat says."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    instance: str
-    instance_id: str | None
-    attempt: int = 1
-    """Which launch of it this is; 0 before the first."""
-    state: str
-    reason: str
-    phase: str | None
-    drain_at: datetime
-    poweroff_at: datetime
-    cloud_at: datetime
-    worst_case_usd: Decimal
-    usd: Decimal
-    heartbeat_age_s: float | None
-
-
-class JobView(BaseModel):
-    """One job: its last known status, and what the runbook expected."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    box: str
-    state: str
-    reason: str
-    attempt: int
-    step: int | None
-    max_steps: int | None
-    metrics: dict[str, Any]
-    complete: bool
-    """COMPLETE stands in the bucket: the final manifest was verified there."""
-    missed: tuple[str, ...]
-    """Expected values that the final metrics don't meet, each in words."""
-    compared: tuple[Compared, ...] = ()
-    """The final numbers that the runbook has a reference for."""
-
-    def lines(self) -> list[str]:
-        """Final numbers in short, then why it isn't done, then what was expected otherwise."""
-        numbers = {k: v for k, v in self.metrics.items() if isinstance(v, int | float)}
-        lines = list(_counts(numbers))
-        words = [f"{name} {_short(v)}" for name, v in numbers.items() if name not in _HIDDEN]
-        lines += ["; ".join(words)] if words else []
-        lines += [self.reason] if self.reason else []
-        return lines + [f"expected otherwise: {missed}" for missed in self.missed]
-
-
-class Snapshot(BaseModel):
-    """The run at one moment."""
-
-    model_config = ConfigDict(frozen=True)
-
-    run_id: str
-    cloud: str
-    region: str
-    stage: Stage
-    at: datetime
-    cap_usd: Decimal
-    worst_case_usd: Decimal
-    spent_usd: Decimal
-    boxes: tuple[BoxView, ...]
-    jobs: tuple[JobView, ...]
-    alarms: tuple[str, ...] = ()
-    """What a person must act on: a switch of the cloud that failed."""
-    ended_because: str = ""
-    """What somebody who ended it at once said; empty otherwise."""
-
-    @property
-    def headline(self) -> str:
-        """The stage, and why it was ended by hand."""
-        by_hand = f", ended by hand: {self.ended_because}" if self.ended_because else ""
-        return f"{self.stage}{by_hand}"
-
-    @property
-    def failed(self) -> tuple[JobView, ...]:
-        """Jobs without a verified COMPLETE."""
-        return tuple(job for job in self.jobs if not job.complete)
-
-    @property
-    def missed(self) -> tuple[str, ...]:
-        """Every unmet expectation, each naming its job."""
-        return tuple(f"{job.name}: {words}" for job in self.jobs for words in job.missed)
-
-    @property
-    def compared(self) -> tuple[Compared, ...]:
-        """Every number with a reference, in the order of the runbook."""
-        return tuple(row for job in self.jobs for row in job.compared)
-
-
-class RunRow(BaseModel):
-    """A run in the list of runs, as its record and log tell."""
-
-    model_config = ConfigDict(frozen=True)
-
-    run_id: str
-    stage: Stage
-    region: str
-    created_at: datetime
-    cap_usd: Decimal
-    expires_at: datetime
-    """When its last box is gone at the latest."""
 
 
 def run_row(record: RunRecord, events: Sequence[Event]) -> RunRow:
@@ -289,19 +169,3 @@ def _misses(job: PlannedJob, metrics: dict[str, Any]) -> list[str]:
 def _full(value: float) -> str:
     """A whole number may be larger than any float."""
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-_HIDDEN = frozenset({"t", "step", "max_steps", "reward", "seconds"})
-
-
-def _counts(numbers: dict[str, Any]) -> Iterator[str]:
-    """`next_rollouts 16, next_scored 0` as `next: 0 of 16 rollouts scored`; takes them out."""
-    for name in [name for name in numbers if name.endswith("_rollouts")]:
-        part = name.removesuffix("_rollouts")
-        total, scored = numbers.pop(name), numbers.pop(f"{part}_scored", None)
-        numbers.pop(f"{part}_unscored", None)
-        yield f"{part}: {scored} of {total} rollouts scored"
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from orchestrator import results
 from orchestrator.clock import SystemClock
 from orchestrator.money import usd
-from orchestrator.progress import Snapshot, run_spans
+from orchestrator.progress import run_spans
 from orchestrator.render import render_text
+from orchestrator.snapshot import Snapshot
 from orchestrator.verdicts import COLUMNS, markdown
 
 if TYPE_CHECKING:

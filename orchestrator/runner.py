@@ -31,11 +31,12 @@ from orchestrator.errors import (
 from orchestrator.finishing import Finisher
 from orchestrator.launching import Launcher
 from orchestrator.overdue import AFTER, end_overdue
-from orchestrator.progress import Snapshot, snapshot
+from orchestrator.progress import snapshot
 from orchestrator.purse import Purse, budget_of
 from orchestrator.recovery import Launch
 from orchestrator.run import EventKind, RunLog, RunRecord
 from orchestrator.silence import Silence
+from orchestrator.snapshot import Snapshot
 from orchestrator.tending import Tender
 
 if TYPE_CHECKING:

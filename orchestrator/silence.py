@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from orchestrator.progress import BoxView, Snapshot
+from orchestrator.snapshot import BoxView, Snapshot
 
 SHORTEST_S = 60.0
 """An agent reports every ten seconds at the latest."""

@@ -13,7 +13,7 @@ from orchestrator.console.views import result_view, step_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from orchestrator.progress import Snapshot
+    from orchestrator.snapshot import Snapshot
 
 _STEP_LINES_EVERY = timedelta(seconds=10)
 

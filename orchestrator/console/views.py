@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from orchestrator.bill import Bill
     from orchestrator.budgets import BudgetRow
-    from orchestrator.progress import JobView, RunRow, Snapshot
+    from orchestrator.snapshot import JobView, RunRow, Snapshot
 
 _STATE_STYLE = {"done": "green", "failed": "red", "cut": "red", "blocked": "red"}
 

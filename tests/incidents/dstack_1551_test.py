@@ -11,8 +11,8 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.progress import Stage
 from orchestrator.run import EventKind
+from orchestrator.snapshot import Stage
 from tests.incidents.scene import FOR_EVER, opened
 
 HOUR = timedelta(hours=1)

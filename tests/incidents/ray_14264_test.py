@@ -8,7 +8,7 @@ a successor.
 
 from __future__ import annotations
 
-from orchestrator.progress import Stage
+from orchestrator.snapshot import Stage
 from tests.incidents.scene import ONE_BOX, opened
 
 NAMES = ("a", "b", "c", "d")

@@ -15,8 +15,8 @@ import pytest
 from orchestrator import reach
 from orchestrator.aws import instances
 from orchestrator.errors import RemoteError
-from orchestrator.progress import Stage
 from orchestrator.recovery import VISIBLE_AFTER
+from orchestrator.snapshot import Stage
 from tests.incidents.scene import MINUTE, ONE_BOX, opened
 
 LONG_JOB = (

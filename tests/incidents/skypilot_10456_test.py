@@ -11,8 +11,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import TeardownError
-from orchestrator.progress import Stage
 from orchestrator.results import State
+from orchestrator.snapshot import Stage
 from tests.incidents.scene import Scene
 
 

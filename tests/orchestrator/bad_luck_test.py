@@ -18,10 +18,10 @@ from orchestrator.aws.tags import of_run
 from orchestrator.errors import ApiError, CapacityError, ClockWrong
 from orchestrator.localcloud.strict import StrictRules, strict_aws
 from orchestrator.payload import Payload
-from orchestrator.progress import Stage
 from orchestrator.quote import SLACK
 from orchestrator.run import EventKind
 from orchestrator.runner import Runner
+from orchestrator.snapshot import Stage
 from tests.orchestrator.aws.account import refuse
 from tests.orchestrator.controllers import HAND, OFF, TAKEN, Clock, World
 

@@ -9,8 +9,8 @@ from moto.ec2.models import ec2_backends
 
 from orchestrator.aws import boxes
 from orchestrator.aws.tags import ATTEMPT, BOX, PRICE, RUN
-from orchestrator.progress import Stage
 from orchestrator.run import EventKind
+from orchestrator.snapshot import Stage
 
 from .bad_luck_test import clients, drive, kill_targets, world
 from .controllers import ACCOUNT, REGION, TAKEN, World

@@ -20,10 +20,10 @@ from orchestrator.catalog import load_catalog
 from orchestrator.errors import ApiError, CapacityError, QuotaError
 from orchestrator.localcloud.strict import StrictRules, strict_aws
 from orchestrator.plan import make_plan
-from orchestrator.progress import Stage
 from orchestrator.run import EventKind, RunRecord
 from orchestrator.runbook import load_runbook
 from orchestrator.runner import Runner
+from orchestrator.snapshot import Stage
 from orchestrator.start import start_run
 
 SMOKE = Path(__file__).resolve().parents[2] / "runbooks" / "smoke.yaml"

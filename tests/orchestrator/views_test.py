@@ -14,8 +14,9 @@ from orchestrator.console.terminal import make_console
 from orchestrator.console.views import result_view
 from orchestrator.money import usd, usd_free
 from orchestrator.planned import PlannedJob, Range
-from orchestrator.progress import BoxView, JobView, Snapshot, Stage, _job_view
+from orchestrator.progress import _job_view
 from orchestrator.report import _drawn, _unbroken
+from orchestrator.snapshot import BoxView, JobView, Snapshot, Stage
 
 NOW = datetime(2026, 12, 1, 20, 0, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from botocore.client import BaseClient
 
 from orchestrator import cli
 from orchestrator.console.live import Progress
-from orchestrator.progress import Snapshot
+from orchestrator.snapshot import Snapshot
 
 
 def die() -> None:
