@@ -14,32 +14,17 @@ from typing import Protocol
 
 from pydantic import AwareDatetime
 
+from orchestrator.allotment import boxes_of, jobs_of, spot_of
 from orchestrator.catalog import Catalog
 from orchestrator.cautions import cautions_of
 from orchestrator.errors import OverCap, RunbookError
-from orchestrator.money import hours_of, usd
-from orchestrator.offer import Offer, find_offer
+from orchestrator.money import usd
+from orchestrator.offer import find_offer
 from orchestrator.pins import PinSet, room_gb
-from orchestrator.planned import (
-    PlanModel,
-    PlannedBox,
-    PlannedJob,
-    Range,
-    Reference,
-    SpotQuote,
-)
-from orchestrator.programs import STEPS_A_LINE
-from orchestrator.quote import (
-    BOOT,
-    Cloud,
-    expected_box_usd,
-    expected_results_usd,
-    worst_box_usd,
-    worst_results_usd,
-)
+from orchestrator.planned import PlanModel, PlannedBox, PlannedJob, Range, Reference, SpotQuote
+from orchestrator.quote import Cloud, expected_results_usd, worst_results_usd
 from orchestrator.runbook import Runbook
-from orchestrator.schedule import expected_lives, expected_slots, expected_time
-from orchestrator.spec import JobSpec
+from orchestrator.schedule import expected_lives
 
 __all__ = [
     "RESULTS",
@@ -52,13 +37,8 @@ __all__ = [
     "replan_deadlines",
 ]
 
-SHORTEST_STALL = timedelta(hours=1)
-LINES_A_STALL = 10
-"""Unless the runbook says so itself: lines of metrics that must be missing, and for how long."""
 RESULTS = "s3:results"
 """The ledger's line for S3 and transfer; no box can have this name."""
-SPOT_QUOTAS = {"L-DB2E81BA": "L-3819A6DF"}
-"""Which quota counts spot instances of the families that another counts on demand."""
 
 
 class AmiFacts(Protocol):
@@ -145,7 +125,7 @@ def make_plan(
     start = now.astimezone(UTC).replace(microsecond=0)
     offer = find_offer(runbook, catalog, start, allow_stale_prices=allow_stale_prices)
     _check_disks(runbook, ami)
-    boxes = _boxes(runbook, offer, start, cloud)
+    boxes = boxes_of(runbook, offer, start, cloud)
     results = worst_results_usd(runbook, offer.storage, cloud)
     lives = expected_lives(runbook, cloud)
     expected = expected_results_usd(runbook, offer.storage, lives)
@@ -156,7 +136,7 @@ def make_plan(
         cap_usd=cap,
         worst_case_usd=sum((box.worst_case_usd for box in boxes), results),
         expected_usd=sum((box.expected_usd for box in boxes), expected),
-        spot=_spot(runbook, offer, catalog, lives, expected),
+        spot=spot_of(runbook, offer, catalog, lives, expected),
         results_usd=results,
         results_gb=runbook.results_gb,
         planned_at=start,
@@ -167,7 +147,7 @@ def make_plan(
         pins=runbook.sources.pins,
         secrets=dict(runbook.secrets),
         boxes=boxes,
-        jobs=_jobs(runbook, cloud),
+        jobs=jobs_of(runbook, cloud),
         warnings=tuple(cautions_of(runbook, offer, cloud, start)),
         next_regions=offer.next_regions,
     )
@@ -211,128 +191,6 @@ def _check_cap(plan: Plan) -> None:
         f"nothing was created ({', '.join(parts)})",
         hint=f"Raise it with --cap {plan.worst_case_usd}, or give the boxes fewer hours.",
     )
-
-
-def _boxes(
-    runbook: Runbook, offer: Offer, start: datetime, cloud: Cloud
-) -> tuple[PlannedBox, ...]:
-    lives = expected_lives(runbook, cloud)
-    return tuple(_box(name, runbook, offer, start, lives[name]) for name in runbook.boxes)
-
-
-def _box(
-    name: str, runbook: Runbook, offer: Offer, start: datetime, life: timedelta
-) -> PlannedBox:
-    box = runbook.boxes[name]
-    kinds = [offer.types[kind] for kind in (box.instance, *box.fallbacks)]
-    prices = {kind.name: offer.prices[kind.name].usd_per_hour for kind in kinds}
-    dearest = max(prices.values())
-    poweroff = start + box.hours
-    return PlannedBox(
-        name=name,
-        instance=box.instance,
-        fallbacks=box.fallbacks,
-        price_usd_per_hour=prices[box.instance],
-        worst_price_usd_per_hour=dearest,
-        prices_usd_per_hour=prices,
-        price_source=offer.prices[box.instance].source,
-        hours=_hours(box.hours),
-        drain_at=poweroff - box.drain,
-        poweroff_at=poweroff,
-        cloud_at=poweroff + box.cloud_margin,
-        disk_gb=box.disk_gb,
-        worst_case_usd=worst_box_usd(box, dearest, offer.storage),
-        expected_usd=expected_box_usd(box, prices[box.instance], offer.storage, life),
-        expected_hours=_hours(life),
-        quota_code=_quota_code(kinds[0].quota_code, spot=box.spot),
-        spot=box.spot,
-        vcpus=max(kind.vcpus for kind in kinds),
-        gpu=kinds[0].gpu,
-        gpus=kinds[0].gpus,
-        gpu_memory_mib=kinds[0].gpu_memory_mib,
-        zones={kind.name: kind.zones[offer.region] for kind in kinds},
-    )
-
-
-def _quota_code(on_demand: str, *, spot: bool) -> str:
-    return SPOT_QUOTAS.get(on_demand, on_demand) if spot else on_demand
-
-
-def _spot(
-    runbook: Runbook,
-    offer: Offer,
-    catalog: Catalog,
-    lives: Mapping[str, timedelta],
-    results: Decimal,
-) -> SpotQuote:
-    """The same lives at the spot prices on record; a price that isn't there is never guessed."""
-    costs, missing = [], set()
-    for name, box in runbook.boxes.items():
-        price = catalog.spot(box.instance, offer.region)
-        if price is None:
-            missing.add(box.instance)
-        else:
-            costs.append(expected_box_usd(box, price, offer.storage, lives[name]))
-    return SpotQuote(
-        expected_usd=None if missing else sum(costs, results),
-        as_of=catalog.prices.spot.retrieved_at,
-        source=catalog.prices.spot.source,
-        missing=tuple(sorted(missing)),
-    )
-
-
-def _jobs(runbook: Runbook, cloud: Cloud) -> tuple[PlannedJob, ...]:
-    slots, boot = expected_slots(runbook), BOOT[cloud]
-    return tuple(
-        _job(name, runbook, slots[name].start + boot, slots[name].end + boot)
-        for name in runbook.jobs
-    )
-
-
-def _job(name: str, runbook: Runbook, start: timedelta, end: timedelta) -> PlannedJob:
-    job, sources = runbook.jobs[name], runbook.sources
-    workdir, requirements = sources.workdirs.get(name), sources.requirements.get(name)
-    return PlannedJob(
-        name=name,
-        box=job.box,
-        program=job.program,
-        command=job.command,
-        config=job.config,
-        needs=runbook.needed_by(job),
-        inputs=job.inputs,
-        pins=runbook.pins_of(job),
-        requirements=requirements.path if requirements else None,
-        requirements_sha256=requirements.sha256 if requirements else None,
-        workdir=workdir.path if workdir else None,
-        workdir_bytes=workdir.bytes if workdir else 0,
-        workdir_files=workdir.files if workdir else 0,
-        results=job.results,
-        retries=job.retries,
-        stall_s=_stall_s(runbook, job),
-        expected_hours=_hours(expected_time(runbook, job)),
-        expected_start_hours=_hours(start),
-        expected_end_hours=_hours(end),
-        expect={key: Range(min=one.min, max=one.max) for key, one in job.expect.items()},
-        reference={key: Reference(**dict(one)) for key, one in job.reference.items()},
-    )
-
-
-def _stall_s(runbook: Runbook, job: JobSpec) -> int | None:
-    """When it counts as frozen; programs that tell no steps, and commands, are never judged."""
-    if job.stall:
-        return int(job.stall.total_seconds())
-    if job.program not in STEPS_A_LINE:
-        return None
-    steps = job.config.get("max_steps") or job.config.get("steps")
-    if not isinstance(steps, int) or steps < 1:
-        return int(SHORTEST_STALL.total_seconds())
-    line = expected_time(runbook, job) * STEPS_A_LINE[job.program] / steps
-    return int(max(SHORTEST_STALL, LINES_A_STALL * line).total_seconds())
-
-
-def _hours(time: timedelta) -> Decimal:
-    """For people and logs; deadlines never come from it."""
-    return hours_of(int(time.total_seconds())).quantize(Decimal("0.0001"))
 
 
 def replan_deadlines(plan: Plan, now: datetime) -> Plan:
