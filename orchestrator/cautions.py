@@ -31,7 +31,8 @@ def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> 
         yield from _smaller(name, box.instance, box.fallbacks, offer)
     for name in runbook.sources.pins:
         for package, costs in known_pins()[name].without.items():
-            yield f"pins {name} come without {package}: {costs}"
+            if costs:
+                yield f"pins {name} come without {package}: {costs}"
     if cloud == "local":
         for name, job in runbook.jobs.items():
             pins = runbook.pins_of(job)

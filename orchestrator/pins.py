@@ -26,8 +26,8 @@ class PinEntry(Frozen):
     description: str
     sources: tuple[str, ...] = ()
     """Packages that are built where they are installed: the index has no wheel of them."""
-    without: Mapping[str, str] = {}
-    """Packages the stack asks for and the lock leaves out, each with what that costs."""
+    without: Mapping[str, str | None] = {}
+    """Packages the stack asks for and the lock leaves out, each with what that costs a job."""
 
 
 class PinSize(Frozen):

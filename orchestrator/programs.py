@@ -107,9 +107,7 @@ def _untold(name: str, job: JobSpec, told: list[str] | None) -> Iterator[Fault]:
         return
     for field, wanted in (("expect", job.expect), ("reference", job.reference)):
         for number in wanted:
-            if not any(
-                number.startswith(one) if one[-1] == "/" else number == one for one in told
-            ):
+            if not any(_names(one, number) for one in told):
                 problem = f"{job.program} tells no number {number!r} at its end"
                 yield Fault(("jobs", name, field, number), problem, did_you_mean(number, told))
 

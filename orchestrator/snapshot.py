@@ -68,13 +68,31 @@ class JobView(BaseModel):
     """The final numbers that the runbook has a reference for."""
 
     def lines(self) -> list[str]:
-        """Final numbers in short, then why it isn't done, then what was expected otherwise."""
-        numbers = {k: v for k, v in self.metrics.items() if isinstance(v, int | float)}
+        """Final numbers in short, then why it isn't done, then what was expected otherwise.
+
+        Without those of single scores and of the environment: `--json` and the report have all.
+        """
+        numbers = self._numbers(details=False)
         lines = list(_counts(numbers))
-        words = [f"{name} {_short(v)}" for name, v in numbers.items() if name not in _HIDDEN]
+        words = [f"{name} {_short(v)}" for name, v in numbers.items()]
         lines += ["; ".join(words)] if words else []
         lines += [self.reason] if self.reason else []
         return lines + [f"expected otherwise: {missed}" for missed in self.missed]
+
+    @property
+    def details(self) -> str:
+        """The final numbers that `lines` leaves out."""
+        numbers = self._numbers(details=True)
+        return "; ".join(f"{name} {_short(v)}" for name, v in numbers.items())
+
+    def _numbers(self, *, details: bool) -> dict[str, int | float]:
+        return {
+            name: value
+            for name, value in self.metrics.items()
+            if isinstance(value, int | float)
+            and name not in _HIDDEN
+            and name.startswith(_DETAILS) == details
+        }
 
 
 class Snapshot(BaseModel):
@@ -134,15 +152,18 @@ class RunRow(BaseModel):
 
 
 _HIDDEN = frozenset({"t", "step", "max_steps", "reward", "seconds"})
+_DETAILS = ("env/", "score/")
 
 
 def _counts(numbers: dict[str, Any]) -> Iterator[str]:
     """`next_rollouts 16, next_scored 0` as `next: 0 of 16 rollouts scored`; takes them out."""
-    for name in [name for name in numbers if name.endswith("_rollouts")]:
-        part = name.removesuffix("_rollouts")
-        total, scored = numbers.pop(name), numbers.pop(f"{part}_scored", None)
-        numbers.pop(f"{part}_unscored", None)
-        yield f"{part}: {scored} of {total} rollouts scored"
+    for name in [name for name in numbers if name.endswith("rollouts")]:
+        part = name.removesuffix("rollouts")
+        if f"{part}scored" not in numbers:
+            continue
+        total, scored = numbers.pop(name), numbers.pop(f"{part}scored")
+        numbers.pop(f"{part}unscored", None)
+        yield f"{f'{part[:-1]}: ' if part else ''}{scored} of {total} rollouts scored"
 
 
 def _short(value: float) -> str:

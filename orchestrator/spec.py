@@ -121,7 +121,8 @@ class JobSpec(Frozen):
     )
     program: str | None = Field(
         None,
-        description="One of our programs: sft, grpo, async_grpo, verl_grpo, evaluate, outage.",
+        description="One of our programs: sft, grpo, async_grpo, verl_grpo, skyrl_grpo, evaluate, "
+        "outage.",
     )
     config: Mapping[str, Any] = Field(
         default_factory=dict, description="Settings of the program, checked when the plan is made."

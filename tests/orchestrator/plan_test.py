@@ -262,6 +262,8 @@ def test_pins_that_leave_something_out_say_what_that_costs(tmp_path: Path) -> No
     warned = [w for w in plan_of(tmp_path, text, cloud="aws").warnings if "pins skyrl" in w]
     assert len(warned) == 3
     assert warned[0].startswith("pins skyrl come without flash-attn: the FSDP workers import it")
+    free = plan_of(tmp_path, text.replace("pins: skyrl", "pins: cpu"), cloud="aws")
+    assert free.warnings == (), "gradio costs a job nothing"
 
 
 def test_a_command_without_pins_is_told_what_it_sees_here_and_on_aws(tmp_path: Path) -> None:

@@ -76,6 +76,12 @@ def test_the_rehearsal_stands_in_for_the_l40s_and_the_l4() -> None:
     assert plan.job("outage-seed").needs == ("sft",)
 
 
+def test_the_field_program_names_every_program() -> None:
+    said = JobSpec.model_fields["program"].description or ""
+
+    assert said.removeprefix("One of our programs: ").rstrip(".").split(", ") == [*PROGRAMS]
+
+
 SEED_RUNS = {"s1", "s3", "s2", "s6", "run-a", "run-l", "run-d", "s7b", "s8b", "s8c", "s9"}
 
 

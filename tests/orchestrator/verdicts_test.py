@@ -141,6 +141,7 @@ def test_the_report_page_has_the_same_rows(ended: Opened, tmp_path: Path) -> Non
     assert '<td class="bad">differs by −0.1442<td>seed run A, L40S' in page
     assert '<td class="good">as the reference' in page
     assert '<td class="dim">not measured' in page
+    assert "env/no_call_truncated 0" in page
 
 
 def test_the_table_is_printed_for_a_results_page(

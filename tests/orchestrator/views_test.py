@@ -92,6 +92,19 @@ def test_an_outage_s_rollouts_are_told_in_one_line_each() -> None:
     assert job(metrics=numbers).lines() == ["next: 0 of 16 rollouts scored", "down_s 6.5"]
 
 
+def test_the_few_numbers_of_an_eval_are_told_and_the_rest_is_for_the_report() -> None:
+    seen = job(
+        metrics={"stderr": 0.0097, "rollouts": 768, "scored": 768, "unscored": 0}
+        | {"env/tool_calls": 1.888, "score/value": 0.901, "eval_reward": 0.901}
+    )
+    assert seen.lines() == ["768 of 768 rollouts scored", "stderr 0.0097; eval_reward 0.901"]
+    assert seen.details == "env/tool_calls 1.888; score/value 0.901"
+
+
+def test_rollouts_that_nobody_says_were_scored_are_a_number_like_any_other() -> None:
+    assert job(metrics={"next_rollouts": 16}).lines() == ["next_rollouts 16"]
+
+
 def test_a_failed_job_says_why_and_a_done_one_what_was_expected() -> None:
     assert job(state="failed", reason="exit status 1").lines() == ["exit status 1"]
     missed = job(state="done", missed=("rise 0.1 is outside 0.15 to …",)).lines()
