@@ -27,6 +27,7 @@ def check_spec(
         *_whole(spec, catalog, pins),
         *(fault for name, box in spec.boxes.items() for fault in _box(name, box, catalog)),
         *(fault for name in spec.boxes for fault in _idle(name, spec, gpus)),
+        *(fault for name in spec.boxes for fault in _other_gpus(name, spec, gpus, catalog)),
         *(fault for name, job in spec.jobs.items() for fault in _job(name, job, spec, gpus)),
         *(
             fault
@@ -73,12 +74,29 @@ def _box(name: str, box: BoxSpec, catalog: Catalog) -> Iterator[Fault]:
 
 
 def _idle(name: str, spec: RunbookSpec, gpus: Mapping[str, str]) -> Iterator[Fault]:
-    """Boxes of types that nobody knows may still get one of the jobs that ask for a GPU."""
-    wanted = {job.gpu for job in spec.jobs.values() if job.gpu and not job.box}
-    if wanted and gpus.get(name, "") in {"", *wanted}:
+    """Not of boxes that a job which asks for a GPU may be meant for, its own or a misspelled one."""
+    wanted = {job.gpu for job in spec.jobs.values() if job.gpu}
+    if wanted and (gpus.get(name, "") in {"", *wanted} or not wanted <= {*gpus.values()}):
         return
     if not any(job.box == name for job in spec.jobs.values()):
         yield Fault(("boxes", name), "no job runs on it", "Give it a job or take it out.")
+
+
+def _other_gpus(
+    name: str, spec: RunbookSpec, gpus: Mapping[str, str], catalog: Catalog
+) -> Iterator[Fault]:
+    """A job that asks for a GPU must not land on another because its box fell back."""
+    wanted = gpus.get(name)
+    if not wanted or all(job.gpu != wanted for job in spec.jobs.values()):
+        return
+    for index, fallback in enumerate(spec.boxes[name].fallbacks):
+        kind = catalog.table.types.get(fallback)
+        if kind and kind.gpu and kind.gpu != wanted:
+            yield Fault(
+                ("boxes", name, "fallbacks", index),
+                f"{fallback} has {kind.gpu}, and jobs with `gpu: {wanted}` may run on this box",
+                "Take it out, or give those jobs a `box`.",
+            )
 
 
 def _instance(path: Path, name: str, catalog: Catalog) -> Iterator[Fault]:

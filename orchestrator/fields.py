@@ -99,7 +99,7 @@ def _command(value: str) -> str:
 
 def _one_line(value: str) -> str:
     if _CONTROL.search(value) or len(value) > 200:
-        refuse("a description is one line of at most 200 characters", "Shorten it.")
+        refuse("isn't one line of at most 200 characters", "Shorten it.")
     return value
 
 

@@ -60,9 +60,16 @@ def _end_with(spec: RunbookSpec, name: str, box: str) -> timedelta:
 
 
 def _outlives(spec: RunbookSpec, name: str, box: str) -> bool:
-    """A box must not power off while what its job needs may still be made elsewhere."""
+    """A box must not power off while what its job needs may still be made elsewhere.
+
+    Nor may a box that is to power off before this one wait for the job.
+    """
     needed = (spec.jobs[other].box for other in spec.needed_by(spec.jobs[name]))
-    return all(spec.boxes[other].hours <= spec.boxes[box].hours for other in needed if other)
+    waiting = (job.box for job in spec.jobs.values() if name in spec.needed_by(job))
+    hours = spec.boxes[box].hours
+    return all(spec.boxes[other].hours <= hours for other in needed if other) and all(
+        spec.boxes[other].hours >= hours for other in waiting if other
+    )
 
 
 def _onto(spec: RunbookSpec, name: str, box: str) -> RunbookSpec:

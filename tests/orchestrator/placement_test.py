@@ -161,6 +161,16 @@ def test_a_job_goes_to_a_box_that_outlives_what_it_needs() -> None:
     assert placed(spec)["then"] == "long"
 
 
+def test_what_others_wait_for_goes_to_a_box_that_they_outlive() -> None:
+    spec = spec_of(
+        {"brief": ("L4", 2), "long": ("L4", 4)},
+        {"then": ("L4", 60, ["warm"]), "warm": ("L4", 10, []), "other": ("L4", 20, [])},
+    )
+
+    # "then", the longest, is on "brief" already; "long" would be done with "warm" sooner
+    assert placed(spec) == {"then": "brief", "warm": "brief", "other": "long"}
+
+
 PLAIN = """\
 name: demo
 cap_usd: 40
@@ -189,6 +199,13 @@ def test_a_plan_says_which_box_and_when(tmp_path: Path) -> None:
     ("old", "new", "says", "fix"),
     [
         ("gpu: L4", "gpu: L40S", "jobs.a.gpu: no box has a 'L40S'", "Known here: L4."),
+        ("gpu: L4", "gpu: l4", "1 fault; nothing was created", "jobs.a.gpu: no box has a 'l4'"),
+        (
+            "hours: 2}",
+            "fallbacks: [g6e.4xlarge], hours: 2}",
+            "boxes.l4.fallbacks[0]: g6e.4xlarge has L40S, and jobs with `gpu: L4`",
+            "Take it out",
+        ),
         ("gpu: L4", "gpu: L4, box: l4", "jobs.a: needs either a box or a gpu", "exactly one"),
         ("gpu: L4, ", "", "jobs.a: needs either a box or a gpu", "exactly one"),
         (", hours: 30m}", "}", "jobs.a: a job with a gpu needs hours", "how long it takes"),
