@@ -74,7 +74,7 @@ def _box(name: str, box: BoxSpec, catalog: Catalog) -> Iterator[Fault]:
 
 
 def _idle(name: str, spec: RunbookSpec, gpus: Mapping[str, str]) -> Iterator[Fault]:
-    """Not of boxes that a job which asks for a GPU may be meant for, its own or a misspelled one."""
+    """Not of a box that a job asking for a GPU may be meant for, be the GPU misspelled."""
     wanted = {job.gpu for job in spec.jobs.values() if job.gpu}
     if wanted and (gpus.get(name, "") in {"", *wanted} or not wanted <= {*gpus.values()}):
         return
