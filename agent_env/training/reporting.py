@@ -6,9 +6,11 @@ import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agent_env.training.config import ConfigError, ProgramConfig
 
+_SERVER = "https://api.wandb.ai"
 _QUIET = {"offline", "disabled"}
 
 
@@ -34,4 +36,14 @@ def _faults(config: ProgramConfig) -> Iterator[str]:
 
 def _can_log_in() -> bool:
     told = os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_MODE") in _QUIET
-    return bool(told) or Path("~/.netrc").expanduser().is_file()
+    return bool(told) or _in_netrc()
+
+
+def _in_netrc() -> bool:
+    """Where `wandb login` puts a token; the file may have those of other machines only."""
+    path = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
+    server = urlsplit(os.environ.get("WANDB_BASE_URL") or _SERVER).hostname
+    try:
+        return server in path.read_text(errors="replace").split()
+    except OSError:
+        return False

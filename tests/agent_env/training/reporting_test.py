@@ -17,7 +17,8 @@ def wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    monkeypatch.delenv("WANDB_MODE", raising=False)
+    for name in ("WANDB_MODE", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def fault(*names: str) -> str:
@@ -33,6 +34,15 @@ def test_a_missing_package_is_told_by_name() -> None:
 @pytest.mark.usefixtures("wandb")
 def test_wandb_without_a_token_is_told_the_secrets_name() -> None:
     assert "WANDB_API_KEY" in fault("wandb")
+
+
+@pytest.mark.usefixtures("wandb")
+def test_a_netrc_counts_only_if_it_names_wandbs_server(tmp_path: Path) -> None:
+    netrc = tmp_path / ".netrc"
+    netrc.write_text("machine github.com login me password p\n")
+    assert "WANDB_API_KEY" in fault("wandb")
+    netrc.write_text("machine api.wandb.ai\n  login user\n  password p\n")
+    check_reporting(parse_config(GrpoConfig, {"report_to": ["wandb"]}))
 
 
 @pytest.mark.usefixtures("wandb")
