@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -77,5 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def end_on_signals() -> None:
+    """A check that is told to end takes its step with it, which may hold the GPU."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda got, _frame: sys.exit(128 + got))
+
+
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main(sys.argv[1:]))

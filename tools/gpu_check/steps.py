@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,6 +87,7 @@ def _run(step: Step, folder: Path, limit_s: float) -> str | None:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                process_group=0,
                 env=ONE_GPU | os.environ | dict(step.environment),  # noqa: TID251 - handed down
             )
         except OSError as error:
@@ -100,14 +103,16 @@ def _run(step: Step, folder: Path, limit_s: float) -> str | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask, then kill; a process that has ended by itself is left alone."""
-    if process.poll() is not None:
-        return
-    process.terminate()
+    """Ask it if it still runs, then kill it and what it left, so that the GPU is free again."""
     try:
-        process.wait(GRACE_S)
+        if process.poll() is None:
+            process.terminate()
+            process.wait(GRACE_S)
     except subprocess.TimeoutExpired:
-        process.kill()
+        pass
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,57 @@ def test_a_step_that_hangs_is_ended_at_its_limit_even_if_it_ignores_sigterm(
     assert first.verdict == "PASS"
     assert (second.verdict, "ended after its 3 s, at: stuck here" in second.seen) == ("FAIL", True)
     assert not Path("/proc", first.seen).exists()
+
+
+@pytest.mark.parametrize("end", ["signal.pause()", "sys.exit('broken')", "pass"])
+def test_what_a_step_started_ends_with_it_however_it_ended(
+    tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "GRACE_S", 0.2)
+    child = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
+    code = (
+        "import signal, subprocess, sys;"
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}]);"
+        f"tell('child', str(child.pid), True); {end}"
+    )
+    pid = judged(tmp_path, code, "child", limit_s=2.0)[0].seen
+    assert gone(int(pid))
+
+
+def gone(pid: int) -> bool:
+    """Ended within ten seconds: not there, or its exit status not asked for yet."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            stat = Path("/proc", str(pid), "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if stat.rpartition(")")[2].split()[0] in "ZX":
+            return True
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_check_that_is_ended_from_outside_ends_its_step(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    step = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
+    code = (
+        "import sys; from pathlib import Path;"
+        "from tools.gpu_check.__main__ import end_on_signals;"
+        "from tools.gpu_check.steps import Deadline, Step, run_step; end_on_signals();"
+        f"step = Step('one', [sys.executable, '-c', {step!r}], 60.0, ['only']);"
+        f"run_step(step, Path({str(tmp_path)!r}), Deadline.after(60))"
+    )
+    check = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    log = tmp_path / "one.log"
+    while not (log.is_file() and log.read_text().endswith("\n")):
+        assert check.poll() is None
+        assert time.monotonic() < deadline
+    check.send_signal(number)
+    assert check.wait(30) != 0
+    assert gone(int(log.read_text()))
 
 
 def test_a_step_that_hangs_is_asked_first(tmp_path: Path) -> None:
