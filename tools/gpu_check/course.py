@@ -20,6 +20,8 @@ VENV = ROOT / ".venv-gpu"
 NEEDED = ("unsloth", "unsloth-zoo", "trl", "transformers", "torch", "peft", "datasets", "triton")
 NEEDED_ON_THE_CPU = ("trl", "transformers", "torch", "datasets", "accelerate")
 
+ROOM_GB = 12.8
+"""What pip needs for them at its worst; started again, part of it is there."""
 VENV_S, INSTALL_S, CUDA_S, MODEL_S = 30, 240, 60, 120
 TRAINING_S = {"cpu": 120, "lora": 170, "qlora": 130}
 """Seconds; Unsloth compiles its kernels in the first of the two."""
@@ -54,14 +56,19 @@ class Course:
     def on_a_gpu(self, gpu: machine.Gpu) -> None:
         """All of it. Without the packages the rest is skipped, and says so."""
         good = gpu.driver_is_new_enough
-        self._add(
-            passed("GPU and driver", str(gpu)) if good else failed("GPU and driver", str(gpu))
-        )
+        self._add((passed if good else failed)("GPU and driver", str(gpu)))
         lock = PINS / "unsloth.txt"
-        python = self._interpreter(lock)
-        lacking = None if python else "the packages aren't there"
+        lacking = None if good else "the driver is too old"
+        if lacking:
+            self._add(skipped("packages", lacking))
+            python = None
+        elif (python := self._interpreter(lock)) is None:
+            lacking = "the packages aren't there"
         python = python or sys.executable
-        self._step("cuda", [python, "-m", "tools.gpu_check.cuda"], CUDA_S, ["CUDA"], lacking)
+        cuda = [python, "-m", "tools.gpu_check.cuda"]
+        (check,) = self._step("cuda", cuda, CUDA_S, ["CUDA"], lacking)
+        if check.verdict == "FAIL":
+            lacking = "torch can't use the GPU"
         model = self._warm_start(python, lacking)
         self._train("lora", python, model, lacking)
         missing = machine.differences(python, lock, ["bitsandbytes"])
@@ -90,6 +97,12 @@ class Course:
             wanted = ".".join(map(str, machine.PYTHON))
             why = f"the lock is for Python {wanted}, and none is here: install it, or name an"
             self._add(failed("packages", f"{why} interpreter that has the packages with PYTHON="))
+            return None
+        if not VENV.exists() and (free := machine.free_gb(VENV.parent)) < ROOM_GB:
+            why = f"{VENV.parent} has {free:.1f} GB free, the packages take {ROOM_GB}: make room,"
+            self._add(
+                failed("packages", f"{why} or name an interpreter that has them with PYTHON=")
+            )
             return None
         venv = Step(
             "venv", [base, "-m", "venv", str(VENV)], VENV_S, ["venv"], lambda: (base, True)
@@ -143,10 +156,10 @@ class Course:
 
     def _step(
         self, name: str, command: list[str], limit_s: float, owes: list[str], skip: str | None
-    ) -> None:
+    ) -> list[Check]:
         """A step that tells its checks into the file that its command line ends with."""
         told = str(self.folder / f"{name}.jsonl")
-        self._run(Step(name, [*command, told], limit_s, owes, None, skip, ENVIRONMENT))
+        return self._run(Step(name, [*command, told], limit_s, owes, None, skip, ENVIRONMENT))
 
     def _run(self, step: Step) -> list[Check]:
         checks = run_step(step, self.folder, self.deadline)

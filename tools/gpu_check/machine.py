@@ -85,6 +85,11 @@ def locked_versions(lock: Path) -> dict[str, str]:
     return {name.lower().replace("_", "-"): version.split("+")[0] for name, version in found}
 
 
+def free_gb(folder: Path) -> float:
+    """Of the disk that the folder is on, in 10⁹ bytes."""
+    return shutil.disk_usage(folder).free / 1e9
+
+
 def _differences(here: dict[str, str], wanted: dict[str, str]) -> Iterator[str]:
     for name, version in wanted.items():
         has = here.get(name, "missing").split("+")[0]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.pins import pin_sizes
 from tools.gpu_check import course, machine, names
 from tools.gpu_check.__main__ import main
 
@@ -75,6 +76,51 @@ def test_without_the_packages_and_the_python_for_them_the_rest_is_skipped(
     assert "the lock is for Python 3.12, and none is here" in " ".join(
         capsys.readouterr().out.split()
     )
+
+
+def checked(path: Path, folder: Path, driver: str) -> dict[str, str]:
+    """What each check has seen."""
+    install_nvidia_smi(path, GPU.format(driver=driver))
+    written = folder / "gpu-check.json"
+    assert main(["--folder", str(folder), "--json", str(written)]) == 1
+    return {check["name"]: check["seen"] for check in json.loads(written.read_text())["checks"]}
+
+
+def test_with_a_driver_too_old_nothing_is_installed_or_tried(path: Path, tmp_path: Path) -> None:
+    seen = checked(path, tmp_path, "570.86.15")
+    assert "CUDA 13 wants 580 or newer" in seen.pop("GPU and driver")
+    assert seen.keys() == {"packages", "CUDA", "tiny model", "16-bit LoRA", "4-bit QLoRA"}
+    assert set(seen.values()) == {"the driver is too old"}
+
+
+def test_what_trains_is_not_tried_where_torch_cant_use_the_gpu(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(course.Course, "_interpreter", lambda *_: sys.executable)
+    seen = checked(path, tmp_path, "580.95.05")
+    assert "No module named 'torch'" in seen.pop("CUDA")
+    assert seen.pop("GPU and driver").startswith("NVIDIA L4")
+    assert seen == dict.fromkeys(
+        ("tiny model", "16-bit LoRA", "4-bit QLoRA"), "torch can't use the GPU"
+    )
+
+
+def test_a_disk_without_room_is_told_before_anything_is_downloaded(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "PYTHON", sys.version_info[:2])
+    monkeypatch.setattr(course, "ROOM_GB", 10**9)
+    seen = checked(path, tmp_path, "580.95.05")
+    assert re.fullmatch(
+        rf"{re.escape(str(tmp_path))} has [0-9.]+ GB free, the packages take {10**9}: make room,"
+        " or name an interpreter that has them with PYTHON=",
+        seen["packages"],
+    )
+    assert not course.VENV.exists()
+
+
+def test_the_room_that_is_asked_for_is_what_the_stack_takes() -> None:
+    assert float(pin_sizes()["unsloth"].disk_gb) == course.ROOM_GB
 
 
 def test_it_starts_where_no_package_is_installed(path: Path) -> None:
