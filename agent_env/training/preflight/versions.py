@@ -7,7 +7,7 @@ to Unsloth's own caps.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -41,6 +41,7 @@ UNDER_UNSLOTH: Mapping[str, Supported] = {
 }
 ON_CPU: Mapping[str, Supported] = {"trl": Supported("1.16", "1.17", "1.16.0")}
 """TRL 1.15 needs triton, which is there only with a GPU."""
+_IN_CPU_PINS = frozenset({"trl", "transformers"})
 
 
 def version_faults(packages: Iterable[str], *, cuda: bool) -> Iterator[str]:
@@ -49,7 +50,8 @@ def version_faults(packages: Iterable[str], *, cuda: bool) -> Iterator[str]:
     TRL and transformers are looked at in any case, before those of `packages`.
     """
     wanted = dict.fromkeys(("trl", "transformers", *packages))
-    narrower, besides, pins = _situation("unsloth" in wanted, cuda)
+    narrower, besides = _situation("unsloth" in wanted, cuda)
+    pins = _pins(wanted, cuda)
     for name in wanted:
         supported = narrower.get(name, SUPPORTED[name])
         version = installed(name)
@@ -63,11 +65,18 @@ def version_faults(packages: Iterable[str], *, cuda: bool) -> Iterator[str]:
         )
 
 
-def _situation(unsloth: bool, cuda: bool) -> tuple[Mapping[str, Supported], str, str]:
-    """The ranges that are narrower than usual, how to call that, and the pins that fit."""
+def _situation(unsloth: bool, cuda: bool) -> tuple[Mapping[str, Supported], str]:
+    """The ranges that are narrower than usual, and how to call that."""
     if unsloth:
-        return UNDER_UNSLOTH, " with unsloth", "unsloth"
-    return ({}, "", "trl") if cuda else (ON_CPU, " without a GPU", "cpu")
+        return UNDER_UNSLOTH, " with unsloth"
+    return ({}, "") if cuda else (ON_CPU, " without a GPU")
+
+
+def _pins(wanted: Collection[str], cuda: bool) -> str:
+    """Those that have all of it."""
+    if "unsloth" in wanted:
+        return "unsloth"
+    return "trl" if cuda or not _IN_CPU_PINS.issuperset(wanted) else "cpu"
 
 
 def installed(name: str) -> str | None:

@@ -96,5 +96,16 @@ def test_unsloth_narrows_the_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert said.startswith("trl: 1.16.0 is installed, supported with unsloth is >=1.15,<1.15.1:")
 
 
+def test_the_pins_that_are_named_have_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    for name in SUPPORTED:
+        for cuda in (False, True):
+            said = list(version_faults([name], cuda=cuda))
+            (pins,) = {line.rpartition("pins: ")[2].rstrip("`") for line in said}
+            assert name in locked(pins), said
+
+
 def test_what_isnt_installed_has_no_version() -> None:
     assert installed("no-such-package-here") is None
