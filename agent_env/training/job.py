@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import faulthandler
 import json
-import os
 import signal
 import sys
 from importlib import import_module
@@ -25,6 +24,7 @@ from agent_env.training.config import (
     ProgramConfig,
     parse_config,
 )
+from agent_env.training.owner import job_on_box
 from agent_env.training.preflight import check_machine
 from agent_env.training.process import settle_process
 from agent_env.training.reporting import check_reporting
@@ -75,7 +75,8 @@ class Job(BaseModel, Generic[C]):
         Raises ConfigError when there is none, JobFailed when it is no model.
         """
         if self.config.model != "input":
-            return self.config.model
+            named = self.config.model
+            return str(Path(named).expanduser()) if named.startswith("~") else named
         if "model" not in self.inputs:
             raise ConfigError(["config.model: 'input', but the job has no input named 'model'"])
         folder = self.inputs["model"]
@@ -119,8 +120,8 @@ def run_program(name: str) -> int:
 
 def next_command() -> str:
     """What a person types after a failure: where its log is, or the program again."""
-    if run := os.environ.get("GPURUN_RUN"):
-        return f"see what the server said: gpurun logs {run} {os.environ['GPURUN_JOB']}"
+    if on_box := job_on_box():
+        return f"see what the server said: gpurun logs {' '.join(on_box)}"
     program, words = Path(sys.argv[0]).stem, " ".join(sys.argv[1:])
     return f"go on from the last checkpoint: python -m agent_env.training.{program} {words}"
 

@@ -55,6 +55,14 @@ def test_a_model_named_in_the_config_needs_no_input(tmp_path: Path) -> None:
     assert job.model_source == "someone/model"
 
 
+def test_a_model_in_the_home_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    job = read_job(write(tmp_path, config={"model": "~/model"}), GrpoConfig)
+    assert job.model_source == f"{tmp_path}/model"
+
+
 def test_a_missing_input_is_a_wrong_config(tmp_path: Path) -> None:
     job = read_job(write(tmp_path), GrpoConfig)
     with pytest.raises(ConfigError, match="no input named 'model'"):

@@ -31,6 +31,17 @@ def test_elsewhere_it_is_the_machine_and_the_jobs_file(
     assert owners[0].endswith(f":{tmp_path}/job.json")
 
 
+def test_a_long_path_is_a_name_too_and_half_a_box_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPURUN_RUN", "01k9")
+    monkeypatch.delenv("GPURUN_JOB", raising=False)
+    owners = set()
+    for name in ("\u6a21" * 80, "\u578b" * 80):
+        monkeypatch.setattr("sys.argv", ["grpo.py", f"/{name}/job.json"])
+        owners.add(job_owner())
+        AgentEnv("http://127.0.0.1:9", owner=job_owner()).close()
+    assert len(owners) == 2
+
+
 def test_a_program_names_itself_to_a_server_that_is_already_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
