@@ -35,7 +35,8 @@ def served_splits(env: AgentEnv, config: ProgramConfig, splits: Splits) -> list[
     Raises ConfigError for one that it doesn't have.
     """
     pairs = zip(config.bundles, listed(splits), strict=True)
-    return [_served(env, config, bundle, split) for bundle, split in pairs]
+    named = "split" if getattr(config, "split", splits) == splits else "eval_split"
+    return [_served(env, config, bundle, split, named) for bundle, split in pairs]
 
 
 def environments(env: AgentEnv, config: ProgramConfig, *groups: Splits) -> Any:
@@ -60,7 +61,7 @@ def task_rows(env: AgentEnv, splits: str | Sequence[str], limit: int | None = No
     return rows.select([at for at, index in enumerate(rows["index"]) if index < limit])
 
 
-def _served(env: AgentEnv, config: ProgramConfig, bundle: str, split: str) -> str:
+def _served(env: AgentEnv, config: ProgramConfig, bundle: str, split: str, named: str) -> str:
     name = bundle if config.env_url else load_bundle(bundle).name
     # Alone, a bundle keeps its splits' names; of several, one with a single split has its own.
     alone = [split] if len(config.bundles) == 1 else []
@@ -68,7 +69,7 @@ def _served(env: AgentEnv, config: ProgramConfig, bundle: str, split: str) -> st
         if served in env.splits:
             return served
     raise ConfigError(
-        [f"config.split: {bundle} has no split {split!r} there; it has: {', '.join(env.splits)}"]
+        [f"config.{named}: {bundle} has no split {split!r} there; it has: {', '.join(env.splits)}"]
     )
 
 

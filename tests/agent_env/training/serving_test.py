@@ -54,6 +54,13 @@ def test_a_split_that_is_not_there_is_told_with_those_that_are(env: AgentEnv) ->
         served_splits(env, config, config.split)
 
 
+def test_a_missing_split_is_told_at_its_own_setting(env: AgentEnv) -> None:
+    alone = {"bundle": "inbox", "split": "train", "eval_split": "evals", "env_url": env.url}
+    config = parse_config(GrpoConfig, alone)
+    with pytest.raises(ConfigError, match=r"^config\.eval_split: inbox has no split 'evals'"):
+        served_splits(env, config, config.eval_split)
+
+
 def test_splits_with_other_tools_do_not_share_a_factory(env: AgentEnv) -> None:
     config = parse_config(GrpoConfig, BOTH)
     with pytest.raises(ConfigError, match="differ in their tools"):
