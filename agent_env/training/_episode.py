@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,11 +85,11 @@ class Record:
         rollout, metadata = self.rollout, observation.metadata
         if observation.reward is not None and not math.isfinite(observation.reward):
             raise EpisodeFailed(f"the environment's reward is {observation.reward}")
-        if observation.done or not self.turns:
+        if observation.done or (not self.turns and observation.reward is not None):
             rollout.reward = observation.reward
         if observation.done:
             rollout.done = True
-            rollout.scores = metadata.get("scores", {})
+            rollout.scores = _numbers(metadata.get("scores"))
             if metadata.get("status") == "error":
                 raise EpisodeFailed(str(metadata.get("error")))
         return tool_text(observation.model_extra or {})
@@ -150,6 +150,13 @@ class Record:
             self.lose(error)
 
 
+def _numbers(scores: object) -> dict[str, float]:
+    """Those that can be averaged: a server that isn't ours may say anything."""
+    told = scores.items() if isinstance(scores, Mapping) else ()
+    numbers = {name: value for name, value in told if isinstance(value, int | float)}
+    return {str(name): float(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
 class Episode(Record):
     """A blocking session's rollouts, one after another."""
 
@@ -173,10 +180,7 @@ class Episode(Record):
             return self.read(self.session.call_tool(name, arguments))
 
     def answer(self, text: str) -> str | None:
-        """End the turn with plain text; the next prompt, or None when the episode is over.
-
-        Also None when it is lost: then `rollout.lost` says why.
-        """
+        """End the turn with plain text; the next prompt, None when the episode is over or lost."""
         if not self.rollout.open:
             return None
         self.rollout.turns += 1

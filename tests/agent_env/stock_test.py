@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from agent_env import AgentEnv
 from agent_env.client.local import LocalServer
 from agent_env.errors import AtCapacity, EpisodeFailed, ProtocolError, SessionLost, TaskNotFound
+from agent_env.training._episode import Record
+from agent_env.types import Observation
 
 from .asgi import serving
 from .conftest import COUNTER
@@ -90,6 +93,22 @@ def test_an_episode_that_the_model_leaves_has_the_last_reward_it_was_told(
     one.reset(**env.rows("train")[0])
     one.add(n=1)
     assert one.get_reward() is None
+    stock.rewards = [0.25, None]  # as of a call that its environment refuses: it tells no other
+    one.reset(**env.rows("train")[0])
+    one.add(n=1)
+    one.add(n=1)
+    assert one.get_reward() == 0.25
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept"),
+    [(None, {}), ([1], {}), ({"a": 1, "b": None, "c": "x", "d": math.nan}, {"a": 1.0})],
+)
+def test_scores_that_cant_be_averaged_are_left_out(scores: Any, kept: dict[str, float]) -> None:
+    record = Record(turns=False)
+    record.begin()
+    record.read(Observation(done=True, reward=0.5, metadata={"scores": scores}))
+    assert (record.rollout.scores, record.rollout.reward) == (kept, 0.5)
 
 
 def test_a_reward_that_is_no_number_is_unscored(stock: Stock, env: AgentEnv) -> None:
