@@ -19,6 +19,7 @@ from typing import Any
 from transformers import PrinterCallback
 from trl.experimental.async_grpo import AsyncGRPOTrainer
 
+from agent_env.training import trained_on
 from agent_env.training.checkpoints import checkpoint_step
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import JobFailed
@@ -84,6 +85,11 @@ class AsyncTrainer(AsyncGRPOTrainer):  # type: ignore[misc]
         loss = super().training_step(model, inputs, *rest)
         self.trained_on.used(round(tokens / mean))
         return loss
+
+    def _save_checkpoint(self, *arguments: Any) -> None:
+        """What it was trained on goes first: a checkpoint that is complete has it."""
+        trained_on.carry_to_checkpoint(Path(self.args.output_dir), self.state.global_step)
+        super()._save_checkpoint(*arguments)
 
     def create_model_card(self, *_arguments: Any, **_named: Any) -> None:
         """No card: the run's own record says more than the trainer's boilerplate."""

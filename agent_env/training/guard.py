@@ -6,6 +6,9 @@ A step whose rollouts are all unscored moves no weight and fails no trainer: onl
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable
+
+UNTOLD = "no reason told"
 
 
 class UnscoredGuard:
@@ -26,7 +29,7 @@ class UnscoredGuard:
 
     def count(self, scored: bool, why: str | None = None) -> None:
         """One more rollout; `why` it was lost."""
-        self._recent.append(None if scored else why or "no reason told")
+        self._recent.append(None if scored else why or UNTOLD)
 
     @property
     def share(self) -> float:
@@ -39,9 +42,13 @@ class UnscoredGuard:
         """Why the run must end; None while it may go on."""
         if len(self._recent) < (self._recent.maxlen or 1) or self.share <= self.limit:
             return None
-        reasons = Counter(why for why in self._recent if why is not None).most_common(3)
-        told = "; ".join(f"{why} ({count} times)" for why, count in reasons)
         return (
             f"{self.share:.0%} of the last {len(self._recent)} rollouts are unscored, "
-            f"the limit is {self.limit:.0%}: {told}"
+            f"the limit is {self.limit:.0%}: {reasons(self._recent)}"
         )
+
+
+def reasons(whys: Iterable[str | None]) -> str:
+    """The most frequent ones; None is a scored rollout."""
+    most = Counter(why for why in whys if why is not None).most_common(3)
+    return "; ".join(f"{why} ({count} times)" for why, count in most)

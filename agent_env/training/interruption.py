@@ -189,7 +189,10 @@ def _started(config: OutageConfig, rule: Rule, journal: Path) -> LocalServer:
     if rule.stock:
         return StockServer(config.bundle, max_sessions=sessions)
     return LocalServer(
-        config.bundle, max_sessions=sessions, journal=journal if rule.journal else None
+        config.bundle,
+        max_sessions=sessions,
+        reward=config.reward,
+        journal=journal if rule.journal else None,
     )
 
 

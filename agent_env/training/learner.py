@@ -21,7 +21,7 @@ from agent_env.training.config import (
 )
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.metrics import MetricsFile
-from agent_env.training.stopping import StopRequest
+from agent_env.training.stopping import Stopped, StopRequest
 from agent_env.training.trainer import Trainer, arguments, eval_arguments, training_order
 
 GUARDED_STEPS = 4
@@ -145,3 +145,5 @@ class MissedEval(TrainerCallback):  # type: ignore[misc]
         due = step and args.eval_strategy == "steps" and step % args.eval_steps == 0
         if due and self._metrics.find("eval", step) is None:
             self._trainer.evaluate()
+            if self._trainer.stop.asked:  # cut short again, with no step since its checkpoint
+                raise Stopped

@@ -7,9 +7,9 @@ bits is read again in full, so that nothing of the rounding stays in the result.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -23,12 +23,17 @@ from agent_env.training.job import JobFailed
 
 def save_merged(model: Any, tokenizer: Any, base: str, folder: Path) -> None:
     """Save a model with adapters as `base` with them merged in. Raises JobFailed."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as apart:
+    # One name at every start: what a kill leaves among the results is gone with the next.
+    apart = folder.with_name(folder.name + ".adapters")
+    shutil.rmtree(apart, ignore_errors=True)
+    apart.mkdir(parents=True)
+    try:
         model.save_pretrained(apart)
         tokenizer.save_pretrained(apart)
-        command = [sys.executable, "-m", __name__, base, apart, str(folder)]
+        command = [sys.executable, "-m", __name__, base, str(apart), str(folder)]
         done = subprocess.run(command, check=False)
+    finally:
+        shutil.rmtree(apart, ignore_errors=True)
     if done.returncode != 0:
         code = done.returncode
         raise JobFailed(f"the adapters couldn't be merged into {base}: exit status {code}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -60,7 +60,13 @@ class MetricsFile:
 
     def cut_back(self, step: int) -> None:
         """Forget everything after `step`, and any end; atomically."""
-        kept = [line for line in self.lines() if _reaches(line, step)]
+        self._keep([line for line in self.lines() if _reaches(line, step)])
+
+    def forget(self, kind: Kind, step: int) -> None:
+        """Leave out the lines of that kind at that step; atomically."""
+        self._keep([line for line in self.lines() if (line["kind"], line["step"]) != (kind, step)])
+
+    def _keep(self, kept: Iterable[Line]) -> None:
         fresh = self.path.with_suffix(".tmp")
         fresh.write_text("".join(json.dumps(line) + "\n" for line in kept))
         fresh.replace(self.path)

@@ -52,6 +52,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._guard = guard
         self._numbers = numbers
         self._warned = False
+        self.may_think = True
+        """Whether the model may think before it acts."""
         self.last: Tally | None = None
         """What the last train line counted."""
 
@@ -85,10 +87,9 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def _warn(self, counted: Tally) -> None:
         if not self._warned and counted.episodes.get(NO_CALL_TRUNCATED, 0) > 0.5:
             self._warned = True
-            say(
-                "warning: the thinking budget ends episodes before any call: raise "
-                "completion_tokens or switch thinking off"
-            )
+            less = ", or set thinking: false if the model thinks first" if self.may_think else ""
+            said = "most episodes run out of tokens before any call: raise completion_tokens"
+            say(f"warning: {said}{less}")
 
 
 def _watch(guard: UnscoredGuard, rollouts: Sequence[Rollout]) -> None:

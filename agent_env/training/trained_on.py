@@ -1,8 +1,8 @@
 """What a model was trained on: each bundle's tools and tasks, as hashes, in `environment.json`.
 
-It lies in a job's `out` folder from before the first step, and in the folder of the model that
-the job leaves. A checkpoint gone on with under other tools or tasks would train in silence on
-something else; a model given to another job expects the tools that it has learned.
+It lies in a job's `out` folder from before the first step, in each checkpoint, and in the folder
+of the model that the job leaves. A checkpoint gone on with under other tools or tasks would train
+in silence on something else; a model given to another job expects the tools that it has learned.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -69,7 +70,13 @@ def write(folder: Path, record: TrainedOn) -> None:
 def carry(folder: Path, into: Path) -> None:
     """Take the record along, if there is one, to where a model or a checkpoint is put."""
     if (folder / RECORD).is_file():
+        into.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / RECORD, into / RECORD)
+
+
+def carry_to_checkpoint(out: Path, step: int) -> None:
+    """Put the record of `out` into the checkpoint of that step, before the trainer writes it."""
+    carry(out, out / f"checkpoint-{step}")
 
 
 def read(folder: Path) -> TrainedOn | None:
@@ -84,12 +91,19 @@ def read(folder: Path) -> TrainedOn | None:
         ) from None
 
 
+def is_of(folder: Path, now: TrainedOn) -> bool:
+    """Whether the folder's record says so; not without one, or with one that can't be read."""
+    with suppress(ConfigError):
+        return read(folder) == now
+    return False
+
+
 def resume_faults(out: Path, now: TrainedOn) -> Iterator[str]:
     """Why the checkpoint in `out`, if there is one, can't be gone on with."""
     checkpoint = latest_complete_checkpoint(out)
     if checkpoint is None:
         return
-    before = read(out)
+    before = read(checkpoint) or read(out)  # what comes back of a job may be its checkpoints only
     if before is None:
         _log.warning("%s doesn't say which tools and tasks it was trained on", checkpoint)
     elif changes := list(_tools_changed(before, now)) or list(_rest_changed(before, now)):

@@ -17,8 +17,10 @@ import torch
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOTrainer
 
+from agent_env.training import trained_on
 from agent_env.training.config import ProgramConfig
-from agent_env.training.guard import UnscoredGuard
+from agent_env.training.guard import UNTOLD, UnscoredGuard, reasons
+from agent_env.training.job import JobFailed
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.progress import Progress, StopAtStepEnd
 from agent_env.training.randomness import own_randomness
@@ -45,6 +47,8 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         self.progress = Progress(metrics, recorder, guard=guard)
         ours = [self.progress, StopAtStepEnd(stop), *callbacks]
         super().__init__(reward_funcs=[recorder], callbacks=ours, **arguments)
+        told = self.args.chat_template_kwargs or {}
+        self.progress.may_think = told.get("enable_thinking") is not False
         recorder.ends = frozenset(self._ends())
         self.remove_callback(PrinterCallback)
         logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
@@ -75,6 +79,11 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         self.progress.evaluated(self.state.global_step, tally(self.rollouts), began)
         return numbers
 
+    def _save_checkpoint(self, *arguments: Any) -> None:
+        """What it was trained on goes first: a checkpoint that is complete has it."""
+        trained_on.carry_to_checkpoint(Path(self.args.output_dir), self.state.global_step)
+        super()._save_checkpoint(*arguments)
+
     def create_model_card(self, *_arguments: Any, **_named: Any) -> None:
         """No card: the run's own record says more than the trainer's boilerplate."""
 
@@ -85,9 +94,20 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         yield from (self.processing_class.eos_token_id, self.processing_class.pad_token_id)
 
     def judge(self) -> Tally:
-        """Evaluate, and return our own count instead of the trainer's mean of batch means."""
+        """Evaluate, and return our own count instead of the trainer's mean of batch means.
+
+        Raises JobFailed when nothing was scored.
+        """
         self.evaluate()
-        return tally(self.rollouts)
+        return self.counted()
+
+    def counted(self) -> Tally:
+        """The last eval's count. Raises JobFailed, with the reasons, when nothing was scored."""
+        counted = tally(self.rollouts)
+        if not counted.scored:
+            why = reasons(rollout.lost or UNTOLD for rollout in self.rollouts)
+            raise JobFailed(f"none of the eval's {counted.rollouts} rollouts was scored: {why}")
+        return counted
 
 
 def arguments(config: ProgramConfig, out: Path, **more: Any) -> dict[str, Any]:

@@ -80,6 +80,13 @@ class ProgramConfig(Section):
         """The bundles, also where there is only one."""
         return listed(self.bundle)
 
+    def eval_rollouts(self, samples: int, tasks: int | None) -> int:
+        """Rollouts of an eval at once, and sessions that they need; `tasks` of each bundle."""
+        tasks_at_once = max(1, self.batch // samples)
+        if tasks is not None:
+            tasks_at_once = min(tasks_at_once, tasks * len(self.bundles))
+        return tasks_at_once * samples
+
     @model_validator(mode="after")
     def _model_exists(self) -> Self:
         if self.model == "tiny" and not self.builds_tiny:

@@ -45,4 +45,6 @@ class OutageConfig(TrainingConfig):
             )
         if self.env_url:
             raise ValueError("env_url: this program kills its server, so it starts its own")
+        if self.reward is not None and self.rule == "stock":
+            raise ValueError("reward: OpenEnv's own server has the bundle's own: leave it out")
         return self

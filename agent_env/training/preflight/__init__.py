@@ -7,13 +7,19 @@ before they import a trainer, and `check_job` once their env server runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_env.client import AgentEnv
 from agent_env.training import trained_on
-from agent_env.training.config import AsyncGrpoConfig, ConfigError, ProgramConfig
+from agent_env.training.config import (
+    AsyncGrpoConfig,
+    ConfigError,
+    EvaluateConfig,
+    ProgramConfig,
+    SftConfig,
+)
 from agent_env.training.preflight.gpu import gpu_faults, has_driver
 from agent_env.training.preflight.rows import column, row_faults
 from agent_env.training.preflight.source import is_adapter, source_faults
@@ -69,13 +75,15 @@ def check_machine(source: str, config: ProgramConfig) -> None:
     Raises ConfigError.
     """
     adapters = {_named(config): "peft"} if is_adapter(source) else {}
-    _raise(_before_imports(source, _named(config), adapters | _asked(config)))
+    stacked = list(_stacked(source, config)) if adapters else []
+    _raise(stacked + _before_imports(source, _named(config), adapters | _asked(config)))
 
 
-def check_job(job: Job[Any], env: AgentEnv, *, sessions: int) -> None:
+def check_job(job: Job[Any], env: AgentEnv, *, sessions: int) -> bool:
     """The rest of it for a program, once its env server runs; `sessions` as in `check`.
 
-    Raises what `check` does.
+    Returns whether what was begun in the job's `out` was begun on this same environment. Raises
+    what `check` does.
     """
     config, named = job.config, _named(job.config)
     groups = {
@@ -90,7 +98,9 @@ def check_job(job: Job[Any], env: AgentEnv, *, sessions: int) -> None:
     _check_served(env, factories, datasets, sessions)
     now = _check_trained_on(job.model_source, named, env, datasets, job.out)
     _check_tokenizer(job.model_source, named)
+    same = trained_on.is_of(job.out, now)
     trained_on.write(job.out, now)
+    return same
 
 
 def _before_imports(source: str, named: str, asked: Mapping[str, str]) -> list[str]:
@@ -98,6 +108,17 @@ def _before_imports(source: str, named: str, asked: Mapping[str, str]) -> list[s
     versions = version_faults(asked.values(), cuda=has_driver())
     wanting = [setting for setting, package in asked.items() if package in NEED_GPU]
     return [*source_faults(source, named), *versions, *gpu_faults(wanting)]
+
+
+def _stacked(source: str, config: ProgramConfig) -> Iterator[str]:
+    """New adapters on a model of adapters would be saved as if they lay on its base."""
+    merged = config.unsloth if isinstance(config, SftConfig) else None
+    if (config.lora and not isinstance(config, EvaluateConfig)) or merged:
+        yield (
+            f"config.{'unsloth' if merged else 'lora'}: {source} has adapters itself, and new ones"
+            " can't lie on them; merge them into their base first: `python -m"
+            f" agent_env.training.merging BASE {source} FOLDER`, and give FOLDER as the model"
+        )
 
 
 def _check_served(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent_env.training import learner, preflight
 from agent_env.training.config import EvaluateConfig
-from agent_env.training.job import Job, JobFailed
+from agent_env.training.job import Job
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.rollouts import Rollout
 from agent_env.training.serving import environments, open_env, served_splits, task_rows
@@ -22,7 +22,7 @@ def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
     config = job.config
     metrics = MetricsFile(job.metrics, max_steps=1)
     metrics.cut_back(-1)
-    sessions = max(config.batch, config.samples)
+    sessions = config.eval_rollouts(config.samples, config.tasks)
     with open_env(config, sessions=sessions) as env:
         preflight.check_job(job, env, sessions=sessions)
         model, tokenizer = learner.load(job.model_source, config)
@@ -38,10 +38,9 @@ def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
             metrics=metrics,
             stop=stop,
         )
-        counted = judge.judge()
+        judge.evaluate()
     write_rollouts(judge.rollouts, job.out / "rollouts.jsonl")
-    if not counted.scored:
-        raise JobFailed(f"none of {counted.rollouts} rollouts was scored")
+    counted = judge.counted()
     numbers = counted.numbers()
     numbers |= {f"eval_{name}": numbers[name] for name in ("reward", *counted.rewards)}
     metrics.append("final", 1, numbers, datetime.now(UTC))

@@ -11,7 +11,7 @@ from agent_env.client import AgentEnv
 from agent_env.training import learner, models, preflight
 from agent_env.training.checkpoints import checkpoint_step, latest_complete_checkpoint
 from agent_env.training.config import GrpoConfig
-from agent_env.training.job import Job, JobFailed
+from agent_env.training.job import Job
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.rollouts import NO_CALL_TRUNCATED
 from agent_env.training.serving import environments, open_env, served_splits, task_rows
@@ -24,10 +24,12 @@ def run(job: Job[GrpoConfig], stop: StopRequest) -> None:
     """Train to the last step, or raise Stopped after a checkpoint."""
     config = job.config
     metrics = MetricsFile(job.metrics, max_steps=config.steps)
-    sessions = max(config.rollouts_per_step, config.batch, config.eval_samples)
+    judged = config.eval_rollouts(config.eval_samples, config.eval_tasks)
+    sessions = max(config.rollouts_per_step, judged)
     with open_env(config, sessions=sessions) as env:
-        preflight.check_job(job, env, sessions=sessions)
+        goes_on = preflight.check_job(job, env, sessions=sessions)
         trainer = _trainer(job, env, metrics, stop)
+        metrics.cut_back(_begun(job, goes_on))
         _learn(trainer, job, metrics, stop)
     metrics.append("final", config.steps, _summary(metrics, config.steps), datetime.now(UTC))
 
@@ -55,25 +57,32 @@ def _learn(
 ) -> None:
     """Eval before, training with its evals, eval after, model: what isn't there yet."""
     checkpoint = latest_complete_checkpoint(job.out)
-    metrics.cut_back((checkpoint_step(checkpoint) or 0) if checkpoint else 0)
-    if metrics.find("eval", 0) is None:
-        trainer.judge()
+    _judge(trainer, metrics, 0)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stop.asked:
         raise Stopped
-    if metrics.find("eval", job.config.steps) is None:
-        trainer.judge()
+    _judge(trainer, metrics, job.config.steps)
     models.save_model(trainer.model, trainer.processing_class, job.out / "model")
 
 
+def _begun(job: Job[GrpoConfig], goes_on: bool) -> int:
+    """The step that the metrics are cut back to; an eval of other tasks or tools goes, too."""
+    checkpoint = latest_complete_checkpoint(job.out)
+    if checkpoint is None:
+        return 0 if goes_on else -1
+    return checkpoint_step(checkpoint) or 0
+
+
+def _judge(trainer: Trainer, metrics: MetricsFile, step: int) -> None:
+    """The eval at `step`, if it isn't there or scored nothing. Raises JobFailed: no rise then."""
+    if metrics.reward_at(step) is None:
+        metrics.forget("eval", step)
+        trainer.judge()
+
+
 def _summary(metrics: MetricsFile, steps: int) -> dict[str, Any]:
-    """The numbers a runbook's `expect` speaks of. Raises JobFailed when an eval has no score."""
+    """The numbers a runbook's `expect` speaks of."""
     before, after = metrics.find("eval", 0) or {}, metrics.find("eval", steps) or {}
-    if before.get("reward") is None or after.get("reward") is None:
-        raise JobFailed(
-            f"no rise to tell: eval reward {before.get('reward')} before, "
-            f"{after.get('reward')} after"
-        )
     numbers: dict[str, Any] = {}
     for name in (name for name in after if name.partition("/")[0] == "reward"):
         numbers |= _rise(before.get(name), after[name], name.removeprefix("reward"))

@@ -34,7 +34,7 @@ def run(job: Job[SftConfig], stop: StopRequest) -> None:
     metrics = MetricsFile(job.metrics, max_steps=config.steps)
     metrics.cut_back(-1)
     # One more than the eval needs: the expert's environment stays open beside it.
-    sessions = 1 + max(config.batch, config.eval_samples)
+    sessions = 1 + config.eval_rollouts(config.eval_samples, config.eval_tasks)
     with open_env(config, sessions=sessions) as env:
         preflight.check_job(job, env, sessions=sessions)
         talks, tools = _play(config, env)

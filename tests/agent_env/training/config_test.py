@@ -101,6 +101,11 @@ def test_every_fault_is_reported_not_only_the_first() -> None:
         ),
         ("evaluate", {"samples": 0}, "config.samples: input should be greater than or equal to 1"),
         ("outage", {"rule": "new"}, "config.rule: input should be 'old', 'seed', 'continued' or"),
+        (
+            "outage",
+            {"rule": "stock", "reward": "mean"},
+            "config.reward: OpenEnv's own server has the bundle's own",
+        ),
         ("outage", {"down_s": 60}, "config.down_s: input should be less than or equal to 45"),
         ("outage", {"interrupt_step": 3, "steps": 4}, "config.interrupt_step: 3 leaves no two"),
         ("outage", {"env_url": "http://127.0.0.1:1"}, "config.env_url: this program kills"),
@@ -126,6 +131,24 @@ def test_a_split_is_named_for_each_bundle_in_their_order() -> None:
     config = parse_config(EvaluateConfig, both)
     assert (config.bundles, config.split) == (("gridsim", "inbox"), ("coarse-eval", "eval"))
     assert EvaluateConfig().bundles == ("gridsim",)
+
+
+@pytest.mark.parametrize(
+    ("bundles", "batch", "samples", "tasks", "sessions"),
+    [
+        (1, 64, 2, 3, 6),
+        (2, 64, 2, 3, 12),
+        (1, 64, 8, None, 64),
+        (1, 64, 6, None, 60),
+        (1, 1, 9, 5, 9),
+    ],
+)
+def test_an_eval_needs_no_more_sessions_than_it_has_rollouts(
+    bundles: int, batch: int, samples: int, tasks: int | None, sessions: int
+) -> None:
+    names = [f"bundle-{number}" for number in range(bundles)]
+    values = {"bundle": names, "split": ["eval"] * bundles, "batch": batch}
+    assert parse_config(EvaluateConfig, values).eval_rollouts(samples, tasks) == sessions
 
 
 def test_a_learning_rate_of_0_is_a_control_and_allowed() -> None:

@@ -71,6 +71,16 @@ def test_a_file_that_was_never_written_has_no_lines(metrics: MetricsFile) -> Non
     assert metrics.find("eval", 0) is None
 
 
+def test_a_line_is_forgotten_by_its_kind_and_step(metrics: MetricsFile) -> None:
+    for kind, step in (("eval", 0), ("train", 1), ("eval", 1)):
+        metrics.append(kind, step, {"reward": None}, NOON)  # type: ignore[arg-type]
+    metrics.forget("eval", 1)
+    assert [(line["kind"], line["step"]) for line in metrics.lines()] == [
+        ("eval", 0),
+        ("train", 1),
+    ]
+
+
 def test_the_reward_of_an_eval_is_none_when_nothing_was_scored(metrics: MetricsFile) -> None:
     metrics.append("eval", 0, {"reward": None}, NOON)
     metrics.append("eval", 8, {"reward": 1}, NOON)

@@ -8,17 +8,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_env import AgentEnv
 from agent_env.client.local import LocalServer
 from agent_env.training.checkpoints import latest_complete_checkpoint
 from agent_env.training.config import OutageConfig
 from agent_env.training.config.numbers import NUMBERS
+from agent_env.training.interruption import Interruption
 from agent_env.training.job import read_job
 from agent_env.training.metrics import TIMES
 from agent_env.training.programs.outage import run as run_outage
@@ -271,6 +273,11 @@ def test_an_outage_costs_what_its_rule_says_and_no_lost_rollout_counts_as_zero(
     assert ("interrupted_reward" in final) == (outage.interrupted > 0)
     assert final["down_s"] >= 0.5
     assert unlisted("outage", final) == {"rule"}  # which is no number
+
+
+def test_an_outages_server_makes_the_rewards_that_were_asked_for(tmp_path: Path) -> None:
+    with closing(Interruption(OutageConfig(reward="mean"), tmp_path)) as interruption:
+        assert AgentEnv(interruption.url).reward == "mean"
 
 
 def test_a_run_whose_server_keeps_a_journal_learns_the_same_whichever_step_is_interrupted(

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from agent_env.training import trained_on
 from agent_env.training.checkpoints import checkpoint_step, latest_complete_checkpoint
 from agent_env.training.config import EvaluateConfig, GrpoConfig, SftConfig
-from agent_env.training.job import Job
+from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import TIMES, MetricsFile
 from agent_env.training.models import load_model
 from agent_env.training.programs import evaluate, grpo, sft
@@ -112,6 +113,7 @@ def test_an_interrupted_run_of_two_bundles_with_adapters_ends_as_the_undisturbed
     newest = latest_complete_checkpoint(tmp_path / "out")
     assert newest is not None
     assert checkpoint_step(newest) == 2
+    assert trained_on.read(newest) == trained_on.read(tmp_path / "out") is not None
     seed_everything(99)  # as another process would be
     grpo.run(job(tmp_path, GRPO, model), StopRequest())
     assert lines(tmp_path) == lines(undisturbed)
@@ -137,7 +139,29 @@ def test_a_budget_that_ends_episodes_before_any_call_is_told_and_warned_of_once(
     config = EvaluateConfig(**EVALS, completion_tokens=2, thinking=True)
     evaluate.run(job(tmp_path, config, model), StopRequest())
     assert lines(tmp_path)[-1]["env/no_call_truncated"] == 1
-    assert capsys.readouterr().out.count("raise completion_tokens or switch thinking off") == 1
+    assert capsys.readouterr().out.count("raise completion_tokens, or set thinking: false") == 1
+
+
+def test_an_eval_that_scores_nothing_ends_the_job_before_it_trains_and_is_made_again(
+    model: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    source = (COUNTER / "__init__.py").read_text()
+    spoiled = source.replace('target = self.data.data["target"]', 'target = self.data.data["no"]')
+    (broken / "__init__.py").write_text(spoiled)
+    alone: dict[str, Any] = {"split": "eval", "eval_split": "eval"}
+    config = GrpoConfig(**{**GRPO.model_dump(), **alone, "bundle": str(broken)})
+    why = "none of the eval's 4 rollouts was scored: .*KeyError"
+    for _ in range(2):
+        with pytest.raises(JobFailed, match=why):
+            grpo.run(job(tmp_path, config, model), StopRequest())
+        assert [(line["kind"], line["step"]) for line in lines(tmp_path)] == [("eval", 0)]
+
+
+def test_a_first_eval_on_another_environment_is_no_start(tmp_path: Path) -> None:
+    wanted = job(tmp_path, GRPO)
+    assert [grpo._begun(wanted, goes_on) for goes_on in (True, False)] == [0, -1]
 
 
 def test_a_warm_start_of_adapters_leaves_a_whole_model(model: Path, tmp_path: Path) -> None:
@@ -151,9 +175,11 @@ def test_a_warm_start_of_adapters_leaves_a_whole_model(model: Path, tmp_path: Pa
         eval_tasks=1,
         eval_samples=2,
     )
+    left = tmp_path / "out" / "model.adapters"  # of a run that was killed as it saved
+    left.mkdir(parents=True)
     sft.run(job(tmp_path, config, model), StopRequest())
     saved = tmp_path / "out" / "model"
-    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"model"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"model", trained_on.RECORD}
     assert not (saved / "adapter_config.json").exists()
     before, after = (load_model(str(source))[0].state_dict() for source in (model, saved))
     moved = {name for name in before if not before[name].equal(after[name])}

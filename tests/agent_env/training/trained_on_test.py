@@ -69,6 +69,27 @@ def test_a_checkpoint_isnt_gone_on_with_on_another_environment(
     )
 
 
+def test_a_checkpoint_that_came_back_alone_knows_what_it_was_trained_on(tmp_path: Path) -> None:
+    trained_on.write(tmp_path, GRID)
+    trained_on.carry_to_checkpoint(tmp_path, 39)
+    assert (tmp_path / "checkpoint-39" / RECORD).is_file()
+    checkpoint(tmp_path, 40)
+    trained_on.carry_to_checkpoint(tmp_path, 40)
+    (tmp_path / RECORD).unlink()
+    assert list(trained_on.resume_faults(tmp_path, GRID)) == []
+    (fault,) = trained_on.resume_faults(tmp_path, grid(content="b"))
+    assert "the tasks of grid have changed" in fault
+
+
+def test_a_folder_is_of_an_environment_only_if_its_record_says_so(tmp_path: Path) -> None:
+    assert not trained_on.is_of(tmp_path, GRID)
+    trained_on.write(tmp_path, GRID)
+    assert trained_on.is_of(tmp_path, GRID)
+    assert not trained_on.is_of(tmp_path, grid(content="b"))
+    (tmp_path / RECORD).write_text("{")
+    assert not trained_on.is_of(tmp_path, GRID)
+
+
 def test_on_the_same_environment_it_is(resumed: Callable[[TrainedOn], list[str]]) -> None:
     assert resumed(GRID) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from trl import GRPOConfig
@@ -15,10 +16,11 @@ from agent_env.training.config import (
 )
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import JobFailed
-from agent_env.training.learner import guard, step_arguments
+from agent_env.training.learner import MissedEval, guard, step_arguments
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.progress import Progress
-from agent_env.training.rollouts import Recorder
+from agent_env.training.rollouts import NO_CALL_TRUNCATED, Recorder, Tally
+from agent_env.training.stopping import Stopped
 from agent_env.training.trainer import arguments, eval_arguments, training_order
 from agent_env.training.unsloth import load_model
 
@@ -83,10 +85,31 @@ def test_the_outage_of_the_proof_run_does_not_end_a_run_by_default() -> None:
         assert bool(watching.tripped) is tripped
 
 
+@pytest.mark.parametrize(("thinks", "said"), [(True, "or set thinking"), (False, "_tokens\n")])
+def test_thinking_is_not_to_be_switched_off_where_it_is_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], thinks: bool, said: str
+) -> None:
+    progress = Progress(MetricsFile(tmp_path / "metrics.jsonl", max_steps=9), Recorder())
+    progress.may_think = thinks
+    cut = Tally(rollouts=2, scored=2, reward=0, stderr=0, episodes={NO_CALL_TRUNCATED: 1})
+    progress.evaluated(0, cut, 0)
+    assert said in capsys.readouterr().out
+
+
 def test_a_program_may_train_through_any_number_of_lost_steps(tmp_path: Path) -> None:
     metrics = MetricsFile(tmp_path / "metrics.jsonl", max_steps=9)
     log_steps(Progress(metrics, Recorder()), *[Lost()] * 5)
     assert [line["reward"] for line in metrics.lines()] == [None] * 5
+
+
+def test_an_eval_that_is_stopped_again_as_it_is_made_up_for_still_has_to_be_made(
+    tmp_path: Path,
+) -> None:
+    trainer: Any = SimpleNamespace(evaluate=lambda: {}, stop=SimpleNamespace(asked=True))
+    missed = MissedEval(trainer, MetricsFile(tmp_path / "metrics.jsonl", max_steps=9))
+    told = SimpleNamespace(eval_strategy="steps", eval_steps=3)
+    with pytest.raises(Stopped):
+        missed.on_train_begin(told, SimpleNamespace(global_step=3), None)
 
 
 def test_without_a_gpu_unsloth_is_refused_with_what_to_look_at() -> None:

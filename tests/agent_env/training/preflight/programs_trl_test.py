@@ -16,8 +16,9 @@ from agent_env import AgentEnv
 from agent_env.client.local import LocalServer
 from agent_env.errors import AtCapacity
 from agent_env.training import models, tiny, trained_on
-from agent_env.training.config import CONFIGS, ConfigError
+from agent_env.training.config import CONFIGS, ConfigError, EvaluateConfig, parse_config
 from agent_env.training.job import read_job, run_program
+from agent_env.training.preflight import check_machine
 from agent_env.training.stopping import StopRequest
 from agent_env.training.trained_on import RECORD
 from tests.agent_env.training.checkpoints_test import checkpoint
@@ -67,12 +68,12 @@ def test_a_model_that_cant_call_tools_is_refused_before_it_is_loaded(
         run(program, model(tmp_path / "m", known("llama3")), **url)
 
 
-@pytest.mark.parametrize(("program", "needs"), [("sft", 67), ("grpo", 66), ("evaluate", 66)])
+@pytest.mark.parametrize(("program", "needs"), [("sft", 73), ("grpo", 72), ("evaluate", 72)])
 def test_a_server_that_has_no_room_is_told_before_the_model_is_loaded(
     tmp_path: Path, run: Run, env: AgentEnv, program: str, needs: int
 ) -> None:
     with pytest.raises(AtCapacity, match=f"^{needs} rollouts at once need as many sessions"):
-        run(program, model(tmp_path / "m", known("qwen3")), env_url=env.url, batch=66)
+        run(program, model(tmp_path / "m", known("qwen3")), env_url=env.url, batch=72)
 
 
 def test_a_split_that_isnt_there_is_told_before_the_model_is_loaded(
@@ -101,6 +102,23 @@ def test_a_saved_model_carries_what_its_job_was_trained_on(tmp_path: Path, env: 
     tokenizer = tiny.build_tokenizer([[{"role": "user", "content": "hi"}]], [])
     models.save_model(tiny.build_model(tokenizer), tokenizer, tmp_path / "model")
     assert trained_on.read(tmp_path / "model") == record
+
+
+@pytest.mark.parametrize(
+    ("program", "config"), [("grpo", {"lora": True}), ("sft", {"unsloth": True})]
+)
+def test_new_adapters_on_adapters_are_refused_as_they_would_be_saved_without_those(
+    tmp_path: Path, program: str, config: dict[str, Any]
+) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "some/model"}')
+    told = parse_config(CONFIGS[program], config | {"model": str(tmp_path)})
+    (setting,) = config
+    with pytest.raises(ConfigError, match=rf"config\.{setting}: .* has adapters itself"):
+        check_machine(str(tmp_path), told)
+    alone = parse_config(EvaluateConfig, {"model": str(tmp_path), "lora": True})
+    with pytest.raises(ConfigError) as caught:
+        check_machine(str(tmp_path), alone)
+    assert "has adapters itself" not in str(caught.value)
 
 
 def test_a_server_that_doesnt_answer_fails_the_job_in_a_line(
