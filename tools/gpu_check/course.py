@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tools.gpu_check import machine, names
 from tools.gpu_check.steps import Deadline, Step, run_step
@@ -127,18 +128,24 @@ class Course:
         self._add(passed("packages", f"{told}; as locked in {lock.name}"))
         return python
 
+    @property
+    def model_folder(self) -> Path:
+        """Another recipe, another folder."""
+        name = hashlib.sha256(json.dumps(SFT).encode() + _recipe()).hexdigest()[:12]
+        return self.folder / f"model-{name}"
+
     def _warm_start(self, python: str, skip: str | None) -> Path:
         """Where the tiny model is or would be; one from an earlier time is taken again."""
-        name = hashlib.sha256(json.dumps(SFT).encode() + _recipe()).hexdigest()[:12]
-        out = self.folder / f"model-{name}"
+        out = self.model_folder
         metrics = out / "metrics.jsonl"
 
         def found() -> tuple[str, bool]:
-            last = json.loads(metrics.read_text().splitlines()[-1])
-            told = f"sampled reward {last['eval_reward']}, {last['unscored']} unscored"
-            return f"warm start by our sft: {told}", (out / "model" / "config.json").is_file()
+            last = _last_line(metrics)
+            told = f"sampled reward {last.get('eval_reward')}, {last.get('unscored')} unscored"
+            whole = last.get("kind") == "final" and (out / "model" / "config.json").is_file()
+            return f"warm start by our sft: {told}", whole
 
-        if (out / "model" / "config.json").is_file() and not skip:
+        if not skip and found()[1]:
             self._add(passed("tiny model", f"{found()[0]}, kept from an earlier time"))
             return out / "model"
         job = {"config": SFT, "out": str(out), "metrics": str(metrics), "inputs": {}}
@@ -170,6 +177,15 @@ class Course:
         for check in checks:
             sys.stderr.write(f"{check.verdict:7}  {check.name}: {check.seen}\n")
         self.checks += checks
+
+
+def _last_line(metrics: Path) -> dict[str, Any]:
+    """Of a metrics file; nothing of one that isn't there or ends in half a line."""
+    try:
+        line: dict[str, Any] = json.loads(metrics.read_text("utf-8").splitlines()[-1])
+    except (OSError, ValueError, IndexError):
+        return {}
+    return line
 
 
 def _recipe() -> bytes:

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.pins import pin_sizes
 from tools.gpu_check import course, machine, names
 from tools.gpu_check.__main__ import main
+from tools.gpu_check.steps import Deadline
 
 GPU = "NVIDIA L4, {driver}, 23034 MiB"
 
@@ -121,6 +122,20 @@ def test_a_disk_without_room_is_told_before_anything_is_downloaded(
 
 def test_the_room_that_is_asked_for_is_what_the_stack_takes() -> None:
     assert float(pin_sizes()["unsloth"].disk_gb) == course.ROOM_GB
+
+
+def test_a_tiny_model_whose_making_was_cut_short_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(course, "MODEL_S", 0.01)
+    checks = course.Course(tmp_path, Deadline.after(60))
+    out = checks.model_folder
+    (out / "model").mkdir(parents=True)
+    (out / "model" / "config.json").touch()
+    (out / "metrics.jsonl").write_text('{"kind": "train", "step": 50}\n')
+    checks.on_the_cpu(sys.executable)
+    made = {check.name: check for check in checks.checks}["tiny model"]
+    assert (made.verdict, "ended after its 0 s" in made.seen) == ("FAIL", True)
 
 
 def test_it_starts_where_no_package_is_installed(path: Path) -> None:
