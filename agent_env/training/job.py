@@ -115,6 +115,8 @@ def run_program(name: str) -> int:
     except AgentEnvError as error:
         sys.stderr.write(f"failed: {error}\n")
         return EXIT_FAILED
+    finally:
+        stop.over()
     return 0
 
 

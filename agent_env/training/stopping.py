@@ -28,6 +28,10 @@ class StopRequest:
         """Take SIGTERM from now on; the main thread only."""
         signal.signal(signal.SIGTERM, self._on_signal)
 
+    def over(self) -> None:
+        """Ignore SIGTERM: how the program ends is decided, though torch takes seconds to end."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     @contextmanager
     def held(self, held: bool = True) -> Iterator[None]:
         """Inside, a request is remembered (or, with False, raised as Stopped again)."""

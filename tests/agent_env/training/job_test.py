@@ -87,3 +87,20 @@ def test_a_program_with_a_wrong_config_exits_2_before_it_needs_torch(
 def test_a_program_without_its_file_says_how_it_is_called(tmp_path: Path) -> None:
     assert run("sft").stderr == "usage: python -m agent_env.training.sft job.json\n"
     assert run("sft", str(tmp_path / "none.json")).returncode == 2
+
+
+def test_a_stop_that_comes_while_the_interpreter_ends_changes_no_exit_status(
+    tmp_path: Path,
+) -> None:
+    late = """
+import os, sys
+from agent_env.training.job import run_program
+class Late:
+    def __del__(self, kill=os.kill, me=os.getpid()):
+        kill(me, 15)
+late = Late()
+sys.exit(run_program("grpo"))
+"""
+    command = [sys.executable, "-c", late, str(tmp_path / "missing.json")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "missing.json" in ended.stderr) == (2, True)
