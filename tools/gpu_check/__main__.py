@@ -61,9 +61,14 @@ def _close(
         "seconds": round(seconds, 1),
         "exit_status": status,
     }
-    verdicts.write(asked.json, course.checks, facts)
     told = verdicts.summary(course.checks, rehearsal=asked.rehearse, seconds=seconds)
-    sys.stdout.write(f"\n{verdicts.table(course.checks)}\n\n{told}\nwritten to {asked.json}\n")
+    sys.stdout.write(f"\n{verdicts.table(course.checks)}\n\n{told}\n")
+    try:
+        verdicts.write(asked.json, course.checks, facts)
+    except OSError as error:
+        sys.stdout.write(f"not written: {error}\n")
+    else:
+        sys.stdout.write(f"written to {asked.json}\n")
     return status
 
 

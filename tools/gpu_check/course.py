@@ -96,8 +96,11 @@ class Course:
         base = machine.find_python()
         if base is None:
             wanted = ".".join(map(str, machine.PYTHON))
-            why = f"the lock is for Python {wanted}, and none is here: install it, or name an"
-            self._add(failed("packages", f"{why} interpreter that has the packages with PYTHON="))
+            why = f"the lock is for Python {wanted}, and none with venv is here: install it"
+            why += (
+                f" (Debian's python{wanted}-venv and python{wanted}-dev), or name an interpreter"
+            )
+            self._add(failed("packages", f"{why} that has the packages with PYTHON="))
             return None
         if not VENV.exists() and (free := machine.free_gb(VENV.parent)) < ROOM_GB:
             why = f"{VENV.parent} has {free:.1f} GB free, the packages take {ROOM_GB}: make room,"

@@ -54,11 +54,10 @@ def find_gpu() -> Gpu:
 
 
 def find_python() -> str | None:
-    """An interpreter of the version that the lock is for; None where there is none."""
+    """An interpreter of the version that the lock is for, with what makes a venv; else None."""
     for candidate in (sys.executable, *_pythons()):
-        if _said([candidate, "-c", "import sys; print(*sys.version_info[:2])"]).split() == [
-            str(part) for part in PYTHON
-        ]:
+        said = _said([candidate, "-c", "import ensurepip, sys; print(*sys.version_info[:2])"])
+        if said.split() == [str(part) for part in PYTHON]:
             return candidate
     return None
 

@@ -74,7 +74,7 @@ def test_without_the_packages_and_the_python_for_them_the_rest_is_skipped(
     assert set(verdicts) == {"CUDA", "tiny model", "16-bit LoRA", "4-bit QLoRA"}
     assert set(verdicts.values()) == {"SKIPPED"}
     assert (result["exit_status"], result["rehearsal"]) == (1, False)
-    assert "the lock is for Python 3.12, and none is here" in " ".join(
+    assert "the lock is for Python 3.12, and none with venv is here" in " ".join(
         capsys.readouterr().out.split()
     )
 
@@ -136,6 +136,23 @@ def test_a_tiny_model_whose_making_was_cut_short_is_made_again(
     checks.on_the_cpu(sys.executable)
     made = {check.name: check for check in checks.checks}["tiny model"]
     assert (made.verdict, "ended after its 0 s" in made.seen) == ("FAIL", True)
+
+
+def test_a_python_that_cant_make_an_environment_is_none(path: Path) -> None:
+    python = path / "python3.12"
+    python.write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1; esac\necho 3 12\n')
+    python.chmod(0o755)
+    assert machine.find_python() is None
+
+
+def test_the_table_is_shown_where_it_cant_be_written(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_nvidia_smi(path, GPU.format(driver="570.86.15"))
+    assert main(["--folder", str(tmp_path), "--json", str(tmp_path / "not" / "there")]) == 1
+    told = capsys.readouterr().out
+    assert "GPU and driver" in told
+    assert "not written: " in told.splitlines()[-1]
 
 
 def test_it_starts_where_no_package_is_installed(path: Path) -> None:
