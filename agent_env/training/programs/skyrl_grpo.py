@@ -24,11 +24,11 @@ from agent_env.training.preflight.gpu import gpu_faults
 from agent_env.training.preflight.source import source_faults
 from agent_env.training.preflight.template import load_tokenizer
 from agent_env.training.progress import say
+from agent_env.training.ray_job import check_trained_on, summary
 from agent_env.training.serving import open_env, served_splits
 from agent_env.training.skyrl import child
 from agent_env.training.skyrl.overrides import SkyrlRun, overrides
 from agent_env.training.stopping import Stopped, StopRequest
-from agent_env.training.summary import eval_numbers, training_numbers
 
 JUDGED_STEPS = 4
 """The share of unscored rollouts is taken over so many steps' worth."""
@@ -47,7 +47,7 @@ def run(job: Job[SkyrlGrpoConfig], stop: StopRequest) -> None:
         # Without a checkpoint the first eval is made again, too.
         metrics.cut_back(latest_step(wanted.out) or -1)
         train(wanted, job, stop)
-    metrics.append("final", config.steps, _summary(metrics, config.steps), datetime.now(UTC))
+    metrics.append("final", config.steps, summary(metrics, config.steps), datetime.now(UTC))
 
 
 def machine_faults(job: Job[SkyrlGrpoConfig]) -> Iterator[str]:
@@ -69,7 +69,8 @@ def prepare(job: Job[SkyrlGrpoConfig], env: AgentEnv, tokenizer: Any) -> SkyrlRu
     """
     config, folder = job.config, job.out / "skyrl"
     groups = [served_splits(env, config, names) for names in (config.split, config.eval_split)]
-    _check_trained_on(job, env, [split for group in groups for split in group], folder)
+    splits, goes_on = [split for group in groups for split in group], latest_step(folder) > 0
+    check_trained_on(job.model_source, env, splits, folder, goes_on=goes_on)
     try:
         rows = [
             skyrl.skyrl_rows(env, *group, tokenizer=tokenizer, limit=limit)
@@ -167,37 +168,3 @@ def train(wanted: SkyrlRun, job: Job[SkyrlGrpoConfig], stop: StopRequest) -> Non
     if not model.exists() and exported.exists():
         exported.rename(model)
         trained_on.carry(wanted.out, model)
-
-
-def _check_trained_on(
-    job: Job[SkyrlGrpoConfig], env: AgentEnv, splits: list[str], folder: Path
-) -> None:
-    now = trained_on.now_served(env, splits)
-    if faults := list(trained_on.model_faults(Path(job.model_source), now, "config.model")):
-        raise ConfigError(faults)
-    before = trained_on.read(folder)
-    if before is not None and before != now and latest_step(folder):
-        raise ConfigError(
-            [
-                f"{folder} has checkpoints of a training on other tools, tasks or rewards: start"
-                " anew in an empty out folder, or serve what they were trained on"
-            ]
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    trained_on.write(folder, now)
-
-
-def _summary(metrics: MetricsFile, steps: int) -> dict[str, Any]:
-    """The numbers a runbook's `expect` speaks of. Raises JobFailed when an eval has no score."""
-    before, after = metrics.reward_at(0), metrics.reward_at(steps)
-    if before is None or after is None:
-        raise JobFailed(f"no rise to tell: eval reward {before} before, {after} after")
-    lost = [line.get("unscored") for line in metrics.lines() if line["kind"] == "train"]
-    return {
-        "eval_reward_before": before,
-        "eval_reward_after": after,
-        "rise": after - before,
-        "unscored": sum(count for count in lost if isinstance(count, int)),
-        **training_numbers(metrics.lines()),
-        **eval_numbers(metrics.lines(), steps),
-    }

@@ -7,6 +7,7 @@ the metrics are cut back to it.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from agent_env.training.job import Job, JobFailed, next_command
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.preflight.source import source_faults
 from agent_env.training.preflight.template import load_tokenizer
+from agent_env.training.ray_job import check_trained_on, summary
 from agent_env.training.serving import open_env, served_splits
 from agent_env.training.stopping import StopRequest
 from agent_env.training.verl import checkpoints, child, progress
@@ -42,6 +44,7 @@ def run(job: Job[VerlGrpoConfig], _stop: StopRequest) -> None:
     folder = job.out / "verl"
     folder.mkdir(parents=True, exist_ok=True)
     with open_env(config, sessions=config.sessions) as env:
+        check_environment(job, env)
         tokenizer = load_tokenizer(job.model_source, "config.model")
         train, evals = _rows(env, config)
         settings = loop_settings(config, env, folder)
@@ -51,7 +54,7 @@ def run(job: Job[VerlGrpoConfig], _stop: StopRequest) -> None:
         verl.write_dataset(wanted.val_file, evals)
         verl.write_loop_file(wanted.loop_file, settings)
         metrics = _train(job, wanted, folder)
-    metrics.append("final", config.steps, _summary(metrics, config.steps), datetime.now(UTC))
+    metrics.append("final", config.steps, summary(metrics, config.steps), datetime.now(UTC))
 
 
 def own_ray() -> bool:
@@ -71,14 +74,24 @@ def _rows(env: AgentEnv, config: VerlGrpoConfig) -> tuple[list[Any], list[Any]]:
     return train, [row for row in evals if most is None or row["extra_info"]["index"] < most]
 
 
+def check_environment(job: Job[VerlGrpoConfig], env: AgentEnv) -> None:
+    """Raises ConfigError where the model, or the checkpoints in `out`, learned something else."""
+    goes_on = checkpoints.settle(job.out) > 0
+    splits = _splits(env, job.config)
+    check_trained_on(job.model_source, env, splits, job.out, goes_on=goes_on)
+
+
+def _splits(env: AgentEnv, config: VerlGrpoConfig) -> list[str]:
+    named = (config.split, config.eval_split)
+    return [split for names in named for split in served_splits(env, config, names)]
+
+
 def loop_settings(config: VerlGrpoConfig, env: AgentEnv, folder: Path) -> verl.LoopSettings:
     """What the rollouts keep to; one episode of each split is played for the scores' names."""
-    splits = [*served_splits(env, config, config.split)]
-    splits += served_splits(env, config, config.eval_split)
     return verl.LoopSettings(
         url=env.url,
         sessions=config.sessions,
-        scores=verl.score_ids(env, splits),
+        scores=verl.score_ids(env, _splits(env, config)),
         rollout_s=config.rollout_s,
         unscored_limit=config.max_unscored,
         unscored_rollouts=max(1, 4 * config.rollouts_per_step // config.workers),
@@ -146,31 +159,23 @@ def call_format(config: VerlGrpoConfig, tokenizer: Any) -> str:
 
 def _train(job: Job[VerlGrpoConfig], wanted: verl.VerlRun, folder: Path) -> MetricsFile:
     """Run verl to its end, from its newest whole checkpoint on. Raises JobFailed."""
-    step = checkpoints.settle(job.out)
-    metrics = MetricsFile(job.metrics, max_steps=job.config.steps)
+    step, steps = checkpoints.settle(job.out), job.config.steps
+    metrics = MetricsFile(job.metrics, max_steps=steps)
     metrics.cut_back(step)
     record, told = folder / "rollouts.jsonl", folder / "metrics.jsonl"
-    progress.cut_back(record, step)
+    lines = progress.Progress(told, record, metrics)
+    # verl saves a step before its eval, and may have died between.
+    due = step % (wanted.eval_steps or steps) == 0 or step == steps
+    evaluated = metrics.find("eval", step) is not None
+    progress.cut_back(record, step, evaluated=evaluated)
+    lines.catch_up(step)
     told.unlink(missing_ok=True)
-    look = progress.Progress(told, record, metrics).look
-    status = child.run(verl.overrides(wanted), folder=folder, metrics=told, look=look)
-    if status:
-        lost = progress.losses(record)
-        why = f": {lost}" if lost else "; its own words are above"
-        raise JobFailed(f"verl ended with exit status {status}{why}; {next_command()}")
-    checkpoints.export(job.out, job.config.steps)
+    if step < steps or not evaluated:
+        words = verl.overrides(replace(wanted, eval_first=due and not evaluated))
+        status = child.run(words, folder=folder, metrics=told, look=lines.look)
+        if status:
+            lost = progress.losses(record)
+            why = f": {lost}" if lost else "; its own words are above"
+            raise JobFailed(f"verl ended with exit status {status}{why}; {next_command()}")
+    checkpoints.export(job.out, steps)
     return metrics
-
-
-def _summary(metrics: MetricsFile, steps: int) -> dict[str, Any]:
-    """The numbers a runbook's `expect` speaks of. Raises JobFailed when an eval has no score."""
-    before, after = metrics.reward_at(0), metrics.reward_at(steps)
-    if before is None or after is None:
-        raise JobFailed(f"no rise to tell: eval reward {before} before, {after} after")
-    lost = [line.get("unscored") for line in metrics.lines() if line["kind"] == "train"]
-    return {
-        "eval_reward_before": before,
-        "eval_reward_after": after,
-        "rise": after - before,
-        "unscored": sum(count for count in lost if isinstance(count, int)),
-    }

@@ -11,6 +11,8 @@ import shutil
 import zipfile
 from pathlib import Path
 
+from agent_env.training import trained_on
+
 TRACKER = "latest_checkpointed_iteration.txt"
 
 _NAME = re.compile(r"global_step_(\d+)")
@@ -36,6 +38,7 @@ def export(out: Path, step: int) -> Path | None:
     beside, model = out / "model.partial", out / "model"
     shutil.rmtree(beside, ignore_errors=True)
     shutil.copytree(weights, beside)
+    trained_on.carry(out, beside)
     shutil.rmtree(model, ignore_errors=True)
     return beside.rename(model)
 

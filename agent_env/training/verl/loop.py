@@ -7,11 +7,11 @@ reward is the environment's own or there is none. The session is opened once and
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
-from agent_env.errors import AgentEnvError, NotInstalled
-from agent_env.training._episode import AsyncEpisode
+from agent_env.errors import NotInstalled
+from agent_env.training._episode import AsyncEpisode, Rollout
 from agent_env.training.verl.dataset import AGENT_NAME
 from agent_env.training.verl.errors import PromptTooLong, RolloutLost
 from agent_env.training.verl.loop_file import LoopSettings, settings_of
@@ -57,23 +57,22 @@ class AgentEnvLoop(AgentLoopBase):  # type: ignore[misc]
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         """The rollout. Raises RolloutLost, PromptTooLong, TooManyUnscored."""
         peer = self._peer
-        peer.expect_luck()
+        peer.expect_luck(row)
         chosen = _chosen(row)
         async with peer.seats():
-            peer.expect_luck()
+            peer.expect_luck(row)
             episode = AsyncEpisode(peer.env.async_session(), turns=True)
             play = Play(self, peer, self._reader, episode)
             try:
                 await self._bounded(play, row, chosen, sampling_params)
-            except AgentEnvError as error:
-                episode.rollout.lost = episode.rollout.lost or str(error)
-                episode.rollout.reward = None
+                output = self._output(play)
+            except Exception as error:
+                peer.count(_lost(episode.rollout, _told(error)), row)
                 raise
             finally:
                 await episode.close()
-                if episode.rollout.lost is not None or episode.rollout.reward is not None:
-                    peer.count(episode.rollout, row)
-        return self._output(play)
+            peer.count(episode.rollout, row)
+        return output
 
     async def _bounded(
         self, play: Play, row: dict[str, Any], chosen: dict[str, Any], sampling: dict[str, Any]
@@ -81,14 +80,13 @@ class AgentEnvLoop(AgentLoopBase):  # type: ignore[misc]
         """Play within the rollout's own deadline: verl has none."""
         seconds = self._peer.settings.rollout_s
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 await play.play(row, chosen, sampling)
-        except TimeoutError as error:
-            raise RolloutLost(f"the rollout wasn't over within {seconds:g} s") from error
         except (RolloutLost, PromptTooLong):
             raise
         except Exception as error:
-            raise RolloutLost(f"{type(error).__name__}: {error}") from error
+            late = f"the rollout wasn't over within {seconds:g} s"
+            raise RolloutLost(late if limit.expired() else _told(error)) from error
         rollout = play.episode.rollout
         if rollout.lost is not None or rollout.reward is None:
             raise RolloutLost(rollout.lost or "the environment gave no reward")
@@ -122,6 +120,16 @@ class AgentEnvLoop(AgentLoopBase):  # type: ignore[misc]
                 f" data.max_prompt_length={most}: set that to {len(prompt_ids)} or more"
             )
         return prompt_ids
+
+
+def _lost(rollout: Rollout, why: str) -> Rollout:
+    """What was scored on the way isn't the rollout's."""
+    return replace(rollout, lost=rollout.lost or why, reward=None, scores={})
+
+
+def _told(error: Exception) -> str:
+    ours = isinstance(error, RolloutLost | PromptTooLong)
+    return str(error) if ours else f"{type(error).__name__}: {error}"
 
 
 def _chosen(row: dict[str, Any]) -> dict[str, Any]:

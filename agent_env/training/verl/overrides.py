@@ -60,6 +60,8 @@ class VerlRun:
     keep_checkpoints: int = 2
     eval_steps: int | None = None
     eval_samples: int = 1
+    eval_first: bool = True
+    """Whether it begins with an eval, of the checkpoint that it goes on from if there is one."""
     seed: int = 0
     reporters: tuple[str, ...] = ()
     """Besides the console and the metrics file: wandb, trackio."""
@@ -171,7 +173,7 @@ def _trainer(run: VerlRun) -> Settings:
     yield "trainer.default_local_dir", str(run.out)
     # The last step is one that is evaluated only where any is.
     yield "trainer.test_freq", run.eval_steps or run.steps
-    yield "trainer.val_before_train", True
+    yield "trainer.val_before_train", run.eval_first
     yield "trainer.logger", ["console", "file", *run.reporters]
 
 

@@ -18,6 +18,9 @@ from agent_env.training.verl.errors import TooManyUnscored
 from agent_env.training.verl.loop_file import LoopSettings
 from agent_env.types import END_TURN, ToolSpec
 
+REFUSED = "no rollout is begun any more"
+"""How the record's reason begins where a worker's guard has tripped."""
+
 
 class Peer:
     """One env server as one worker sees it. Nothing is opened before the first rollout."""
@@ -46,14 +49,22 @@ class Peer:
         """The split's tools; asked for once."""
         return await asyncio.to_thread(self.env.tools, split)
 
-    def expect_luck(self) -> None:
-        """Raises TooManyUnscored once the guard has tripped, and ever after."""
+    def expect_luck(self, row: dict[str, Any]) -> None:
+        """Raises TooManyUnscored once the guard has tripped, and ever after.
+
+        The record says so: other workers' rollouts may go on, and verl trains on them in silence.
+        """
         if why := self.guard.tripped:
-            raise TooManyUnscored(f"no rollout is begun any more: {why}")
+            refused = Rollout(lost=f"{REFUSED}: {why}")
+            self._write(refused, row)
+            raise TooManyUnscored(str(refused.lost))
 
     def count(self, rollout: Rollout, row: dict[str, Any]) -> None:
         """One more rollout of a dataset row, scored or lost: for the guard and for the record."""
         self.guard.count(rollout.reward is not None, rollout.lost)
+        self._write(rollout, row)
+
+    def _write(self, rollout: Rollout, row: dict[str, Any]) -> None:
         if self.settings.record is not None:
             line = {"step": _whole(row.get("global_steps")), **_task(row), **asdict(rollout)}
             with Path(self.settings.record).open("a", encoding="utf-8") as file:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from agent_env.training._episode import Rollout as Episode
+from agent_env.training.job import JobFailed, next_command
 from agent_env.training.metrics import Kind, MetricsFile
 from agent_env.training.rollouts import Rollout, tally
+from agent_env.training.verl.peer import REFUSED
 
 TRAINER_NUMBERS = {
     "loss": "actor/pg_loss",
@@ -20,7 +22,7 @@ TRAINER_NUMBERS = {
     "learning_rate": "actor/lr",
     "entropy": "actor/entropy",
     "tokens": "response_length/mean",
-    "step_seconds": "timing_s/step",
+    "seconds": "timing_s/step",
 }
 """Our name and verl's."""
 
@@ -36,8 +38,17 @@ class Progress:
     metrics: MetricsFile
     _read: int = 0
 
+    def catch_up(self, step: int) -> None:
+        """The line of the step that is gone on from, if verl saved it and died before it logged:
+        without verl's own numbers.
+        """
+        if step and self.metrics.find("train", step) is None:
+            self._append("train", step, {})
+
     def look(self) -> None:
-        """A line for each step and eval that verl has logged."""
+        """A line for each step and eval that verl has logged. Raises JobFailed when a worker's
+        guard has tripped: verl would train on without its rollouts.
+        """
         if not self.verl.exists():
             return
         with self.verl.open("rb") as file:
@@ -54,11 +65,15 @@ class Progress:
             numbers = {ours: data.get(theirs) for ours, theirs in TRAINER_NUMBERS.items()}
             self._append("train", step, numbers)
         if any(name.startswith("val-") for name in data):
-            self._append("eval", step, {})
+            self._append("eval", step, {"seconds": data.get("timing_s/testing")})
 
     def _append(self, kind: Kind, step: int, numbers: Mapping[str, Any]) -> None:
-        counted = tally(list(rollouts(self.record, kind, step)))
-        self.metrics.append(kind, step, counted.numbers() | dict(numbers), datetime.now(UTC))
+        played = list(rollouts(self.record, kind, step))
+        values = tally(played).numbers() | dict(numbers)
+        self.metrics.append(kind, step, values, datetime.now(UTC))
+        for rollout in played:
+            if rollout.lost is not None and rollout.lost.startswith(REFUSED):
+                raise JobFailed(f"{rollout.lost}; mend the env server, then {next_command()}")
 
 
 def rollouts(record: Path, kind: str, step: int) -> Iterator[Rollout]:
@@ -89,9 +104,14 @@ def lines(record: Path) -> Iterator[dict[str, Any]]:
             continue
 
 
-def cut_back(record: Path, step: int) -> None:
-    """Forget the rollouts of steps after that one: they are played again."""
-    kept = [line for line in lines(record) if (line["step"] or 0) <= step]
+def cut_back(record: Path, step: int, *, evaluated: bool) -> None:
+    """Forget the rollouts that are played again: those of steps after that one, and those of its
+    eval unless it is `evaluated`.
+    """
+    ends = {"train": step, "eval": step if evaluated else step - 1}
+    kept = [
+        line for line in lines(record) if (line["step"] or 0) <= ends.get(line["purpose"], step)
+    ]
     fresh = record.with_suffix(".tmp")
     fresh.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
     fresh.replace(record)

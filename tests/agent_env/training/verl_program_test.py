@@ -6,18 +6,21 @@ import json
 import subprocess
 import sys
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from agent_env.client import AgentEnv
 from agent_env.training.config import ConfigError, VerlGrpoConfig, parse_config
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.programs import verl_grpo
 from agent_env.training.stopping import StopRequest
 from agent_env.training.verl import checkpoints
+from agent_env.training.verl.peer import REFUSED
 from agent_env.training.verl.progress import Progress, cut_back, losses
 from tests.agent_env.conftest import COUNTER
 
@@ -29,6 +32,18 @@ def harness() -> Any:
     from tests.agent_env.training import verl_harness  # noqa: PLC0415
 
     return verl_harness
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job[VerlGrpoConfig]:
+    values = {"bundle": str(COUNTER), "split": "train", "eval_split": "eval", "model": "a/b"}
+    sizes = {"steps": 2, "rollouts_per_step": 8, "rollouts_per_task": 4}
+    return Job(
+        config=parse_config(VerlGrpoConfig, values | sizes),
+        out=tmp_path / "out",
+        metrics=tmp_path / "metrics.jsonl",
+        inputs={},
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +107,7 @@ def test_verls_numbers_and_the_recorded_rollouts_become_our_lines(tmp_path: Path
     assert metrics.reward_at(0) == 0.25
     step = metrics.find("train", 1) or {}
     assert (step["reward"], step["scored"], step["unscored"]) == (0.75, 2, 1)
-    assert (step["loss"], step["step_seconds"]) == (0.125, 3.5)
+    assert (step["loss"], step["seconds"]) == (0.125, 3.5)
     assert step["score/near"] == 0.75
     assert len(metrics.lines()) == 2  # the line that verl is still writing waits
 
@@ -101,9 +116,87 @@ def test_a_resumed_run_forgets_the_rollouts_that_it_plays_again(tmp_path: Path) 
     record = tmp_path / "rollouts.jsonl"
     lines = [rollout("train", step, None if step == 1 else 1.0) for step in (1, 2, 3)]
     record.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 4')
-    cut_back(record, 2)
+    cut_back(record, 2, evaluated=False)
     assert [json.loads(line)["step"] for line in record.read_text().splitlines()] == [1, 2]
     assert losses(record) == "1 of the last 2 rollouts were lost, mostly: gone"
+
+
+@pytest.mark.parametrize(
+    ("saved", "logged", "begins_with_eval", "evals"),
+    [
+        (0, [], "true", 0),
+        (0, ["eval 0"], "false", 1),  # died before its first checkpoint: not evaluated twice
+        (1, ["eval 0", "train 1"], "false", 1),  # no eval is due there
+        (2, ["eval 0", "train 1"], "true", 1),  # died between the last checkpoint and its eval
+        (2, ["eval 0", "train 1", "train 2", "eval 2"], None, 2),  # there is nothing left to do
+    ],
+)
+def test_a_run_that_goes_on_repeats_and_skips_no_line(
+    job: Job[VerlGrpoConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    saved: int,
+    logged: list[str],
+    begins_with_eval: str | None,
+    evals: int,
+) -> None:
+    words: list[str] = []
+
+    def without_a_gpu(given: list[str], **_: Any) -> int:
+        words.extend(given)
+        return 0
+
+    monkeypatch.setattr("agent_env.training.verl.child.run", without_a_gpu)
+    folder = job.out / "verl"
+    folder.mkdir(parents=True)
+    if saved:
+        save(job.out, saved)
+    metrics = MetricsFile(job.metrics, max_steps=2)
+    for line in logged:
+        kind, step = line.split()
+        metrics.append(kind, int(step), {"reward": 0.5}, datetime.now(UTC))  # type: ignore[arg-type]
+    played = [rollout("eval", 0, 0.5), rollout("train", 1, 0.5), rollout("train", 2, 0.25)]
+    played += [rollout("eval", 2, 0.5)]
+    record = folder / "rollouts.jsonl"
+    record.write_text("".join(json.dumps(line) + "\n" for line in played))
+    verl_grpo._train(job, verl_grpo.verl_run(job, folder, "hermes"), folder)
+    wanted = [f"trainer.val_before_train={begins_with_eval}"] if begins_with_eval else []
+    assert [word for word in words if word.startswith("trainer.val_before_train")] == wanted
+    kept = [json.loads(line)["purpose"] for line in record.read_text().splitlines()]
+    assert kept.count("eval") == evals
+    lines = metrics.lines()
+    assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, saved + 1))
+    if saved == 2 and "train 2" not in logged:
+        assert lines[-1]["reward"] == 0.25  # of the rollouts that it was trained on
+
+
+def test_a_worker_that_plays_no_more_ends_the_run(tmp_path: Path) -> None:
+    told, record = tmp_path / "verl.jsonl", tmp_path / "rollouts.jsonl"
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", max_steps=2)
+    refused = rollout("train", 1, None) | {"lost": f"{REFUSED}: 60% of the last 8"}
+    played = [rollout("train", 1, 1.0), refused]
+    record.write_text("".join(json.dumps(line) + "\n" for line in played))
+    told.write_text(json.dumps({"step": 1, "data": {"timing_s/step": 3.5}}) + "\n")
+    with pytest.raises(JobFailed, match="60% of the last 8; mend the env server, then go on from"):
+        Progress(told, record, metrics).look()
+    assert (metrics.find("train", 1) or {})["unscored"] == 1
+
+
+def test_checkpoints_of_other_tools_are_not_gone_on_with(job: Job[VerlGrpoConfig]) -> None:
+    other = job.model_copy(update={"config": job.config.model_copy(update={"split": "turns"})})
+    with AgentEnv.local(COUNTER, max_sessions=2) as env:
+        verl_grpo.check_environment(job, env)
+        verl_grpo.check_environment(other, env)
+        save(job.out, 1)
+        with pytest.raises(ConfigError, match="training on other tools"):
+            verl_grpo.check_environment(job, env)
+
+
+def save(out: Path, step: int) -> None:
+    """What is looked at of a checkpoint of verl's."""
+    folder = out / f"global_step_{step}"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "data.pt", "w") as file:
+        file.writestr("state", "x")
 
 
 def test_verl_goes_on_from_its_newest_whole_checkpoint_whatever_its_tracker_says(
@@ -111,10 +204,7 @@ def test_verl_goes_on_from_its_newest_whole_checkpoint_whatever_its_tracker_says
 ) -> None:
     assert checkpoints.settle(tmp_path) == 0
     for step in (10, 20, 30):
-        (tmp_path / f"global_step_{step}").mkdir()
-    for step in (10, 20):
-        with zipfile.ZipFile(tmp_path / f"global_step_{step}/data.pt", "w") as file:
-            file.writestr("state", "x")
+        save(tmp_path, step)
     (tmp_path / "global_step_30/data.pt").write_bytes(b"PK cut")
     (tmp_path / checkpoints.TRACKER).write_text("")
     assert checkpoints.settle(tmp_path) == 20
