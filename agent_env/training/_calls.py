@@ -65,7 +65,7 @@ def form_of(template: str) -> Form | None:
 
 def read_reply(text: str, form: Form, tools: Sequence[ToolSpec] = ()) -> Reply:
     """What the model's raw text means; `tools` type the values of the form "xml"."""
-    said = _END.split(text, maxsplit=1)[0]
+    said = _END.split(whole(text), maxsplit=1)[0]
     said, in_thought = _without_thought(said)
     schemas = {tool.name: tool.input_schema for tool in tools}
     read = _json_call if form == "json" else _xml_reader(schemas)
@@ -102,6 +102,7 @@ def _json_call(text: str) -> Found:
     start = len(text) - len(text.lstrip())
     try:
         value, end = _DECODER.raw_decode(text, start)
+        _check_whole(value)
     except (ValueError, RecursionError) as error:
         return [BadCall(f"the tool call isn't valid JSON: {error}")], _after_block(text)
     inside, closed, after = text[end:].partition(CLOSE)
@@ -110,6 +111,27 @@ def _json_call(text: str) -> Found:
     if inside.strip():
         return [BadCall("a tool call holds one JSON object and nothing else")], after
     return [_checked(value)], after
+
+
+def call_of(name: str, arguments: str) -> ToolCall | BadCall:
+    """The call of that name with those arguments, JSON text of the model's."""
+    try:
+        value = _DECODER.decode(arguments)
+        _check_whole([name, value])
+    except (ValueError, RecursionError) as error:
+        return BadCall(f"the arguments of {whole(name)} aren't valid JSON: {error}")
+    return _checked({"name": name, "arguments": value})
+
+
+def whole(text: str) -> str:
+    """The text without halves of characters, which no tokenizer takes."""
+    return text.encode(errors="replace").decode()
+
+
+def _check_whole(value: Any) -> None:
+    """Raises ValueError where JSON's escapes spell half a character."""
+    if whole(spelled := json.dumps(value, ensure_ascii=False)) != spelled:
+        raise ValueError("an escape spells half of a surrogate pair")
 
 
 def _checked(value: Any) -> ToolCall | BadCall:
@@ -181,9 +203,11 @@ def _typed(raw: str, types: set[str]) -> Any:
     if not types or "string" in types:
         return raw
     try:
-        return _DECODER.decode(raw.strip())
+        value = _DECODER.decode(raw.strip())
+        _check_whole(value)
     except (ValueError, RecursionError):
         return raw
+    return value
 
 
 def _finite(digits: str) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from agent_env.errors import BundleError, ToolError
+from agent_env.training._calls import whole
 from agent_env.types import RESERVED_TOOLS, ToolSpec
 
 _ENDED = "The episode has ended."
@@ -51,9 +52,13 @@ def tool_function(spec: ToolSpec, call: Callable[[Any, str, dict[str, Any]], str
 
 
 def tool_text(reply: dict[str, Any]) -> str:
-    """What a tool's reply says to the model. Raises ToolError."""
+    """What a tool's reply says to the model, as any tokenizer takes it. Raises ToolError."""
     if reply.get("error"):
-        raise ToolError(str(reply["error"]["message"]))
+        raise ToolError(whole(str(reply["error"]["message"])))
+    return whole(_result_text(reply))
+
+
+def _result_text(reply: dict[str, Any]) -> str:
     result = reply.get("result")
     if not isinstance(result, dict):
         return _ENDED if result is None else str(result)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from agent_env.training._calls import BadCall, Form, Reply, ToolCall, read_reply
+from agent_env.training._calls import (
+    BadCall,
+    Form,
+    Reply,
+    ToolCall,
+    call_of,
+    read_reply,
+    whole,
+)
 from agent_env.types import END_TURN, ToolSpec
 
 FORMS: dict[str, Form] = {"hermes": "json", "qwen3_coder": "xml"}
@@ -29,10 +36,15 @@ class Reader:
         """The reply in these tokens."""
         if self._form is not None:
             return read_reply(self._tokenizer.decode(ids), self._form, tools)
-        text, calls = await self._parser.extract_tool_calls(list(ids), None)
+        try:
+            text, found = await self._parser.extract_tool_calls(list(ids), None)
+            calls = tuple(call_of(one.name, one.arguments) for one in found)
+        except Exception as error:
+            # The model's fault, as any call that can't be read: the rollout isn't lost by it.
+            text, calls = "", (BadCall(f"the tool call can't be read: {error}"),)
         for mark in self._tokenizer.all_special_tokens:
             text = text.replace(mark, "")
-        return Reply(text.strip(), tuple(map(_call, calls)))
+        return Reply(whole(text).strip(), calls)
 
 
 def shown(tools: Sequence[ToolSpec], *, text_ends_turn: bool) -> list[Message]:
@@ -68,14 +80,3 @@ def _function(tool: ToolSpec) -> Message:
         "description": tool.description,
         "parameters": tool.input_schema,
     }
-
-
-def _call(found: Any) -> ToolCall | BadCall:
-    """A call that one of verl's parsers found: its arguments are JSON text of the model's."""
-    try:
-        arguments = json.loads(found.arguments)
-    except ValueError as error:
-        return BadCall(f"the arguments of {found.name} aren't valid JSON: {error}")
-    if not isinstance(arguments, dict):
-        return BadCall(f"the arguments of {found.name} must be a JSON object")
-    return ToolCall(found.name, arguments)

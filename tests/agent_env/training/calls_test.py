@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_env.training._calls import BadCall, Form, Reply, ToolCall, form_of, read_reply
+from agent_env.errors import ToolError
+from agent_env.training._calls import (
+    BadCall,
+    Form,
+    Reply,
+    ToolCall,
+    call_of,
+    form_of,
+    read_reply,
+)
+from agent_env.training._functions import tool_text
 from agent_env.types import ToolSpec
 
 PLAN = ToolSpec(
@@ -159,24 +169,57 @@ def test_no_text_breaks_the_reader(text: str, form: Form) -> None:
             json.dumps(call.arguments, allow_nan=False)
 
 
+# Thinking and the end of a turn are marked wherever they stand, in a call's strings, too.
+TEXT = st.text().filter(lambda text: "think>" not in text and "<|" not in text)
 VALUES = st.recursive(
     st.one_of(
         st.none(),
         st.booleans(),
         st.integers(),
         st.floats(allow_nan=False, allow_infinity=False),
-        st.text(),
+        TEXT,
     ),
-    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(TEXT, inner)),
     max_leaves=9,
 )
 
 
 @settings(max_examples=30)
-@given(st.lists(st.tuples(st.text(min_size=1), st.dictionaries(st.text(), VALUES)), max_size=4))
+@given(st.lists(st.tuples(TEXT.filter(bool), st.dictionaries(TEXT, VALUES)), max_size=4))
 def test_what_was_written_as_json_is_what_is_called(
     calls: list[tuple[str, dict[str, Any]]],
 ) -> None:
     blocks = [json.dumps({"name": name, "arguments": given}) for name, given in calls]
     text = "".join(f"<tool_call>\n{block}\n</tool_call>" for block in blocks)
     assert called(text) == [ToolCall(*call) for call in calls]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        r'{"name": "\ud800"}',
+        r'{"name": "plan", "arguments": {"note": "\ud83d"}}',
+        r'{"name": "plan", "arguments": {"\udfff": [1]}}',
+    ],
+)
+def test_half_a_character_is_the_models_own_fault(body: str) -> None:
+    (call,) = called(f"<tool_call>{body}</tool_call>")
+    assert isinstance(call, BadCall)
+    call.why.encode()
+    assert "half of a surrogate pair" in call.why
+    pair = '<tool_call>{"name": "plan", "arguments": {"note": "\\ud83d\\ude42"}}</tool_call>'
+    assert called(pair) == [ToolCall("plan", {"note": "🙂"})]
+
+
+@pytest.mark.parametrize(
+    "arguments", ["{", "[1]", '{"n": NaN}', r'{"n": "\ud800"}', "[" * 100_000, '{"n": 1e999}']
+)
+def test_arguments_that_another_parser_found_are_held_to_the_same(arguments: str) -> None:
+    assert isinstance(call_of("plan", arguments), BadCall)
+    assert call_of("plan", '{"n": 1}') == ToolCall("plan", {"n": 1})
+
+
+def test_a_tools_text_is_one_that_every_tokenizer_takes() -> None:
+    assert tool_text({"result": {"data": "half \ud83d, whole 🙂"}}) == "half ?, whole 🙂"
+    with pytest.raises(ToolError, match=r"no tool '\?'"):
+        tool_text({"error": {"message": "no tool '\udfff'"}})

@@ -8,14 +8,18 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 from urllib.request import urlopen
 
 import pytest
 
 from agent_env.client import AgentEnv
 from agent_env.client.local import LocalServer
+from agent_env.training._calls import BadCall
 from agent_env.training.verl import PromptTooLong, RolloutLost, TooManyUnscored, rows
+from agent_env.training.verl.peer import REFUSED
+from agent_env.training.verl.reading import Reader
 from tests.agent_env.conftest import COUNTER, eventually
 
 pytestmark = [pytest.mark.verl, pytest.mark.filterwarnings("ignore")]
@@ -113,14 +117,16 @@ def test_a_call_that_cant_be_read_is_answered_and_the_rollout_goes_on(
     tmp_path: Path, server: LocalServer, env: AgentEnv, harness: Any
 ) -> None:
     bad = '<tool_call>{"name": "add", "arguments": {"n": </tool_call>'
-    script = harness.Script(bad, harness.call("nosuch"), harness.call("add", n=10), "done")
+    half = harness.call("add", n=1, note="\ud83d")  # no tokenizer takes half a character back
+    script = harness.Script(bad, harness.call("nosuch"), half, harness.call("add", n=10), "done")
     worker = harness.made_worker(tmp_path, server.url, script)
     output = played(worker, rows(env, "train")[0])
     text = worker.tokenizer.decode(output.response_ids)
     assert "the tool call isn't valid JSON" in text
     assert "nosuch" in text.split("</tool_response>")[1]
+    assert "half of a surrogate pair" in text
     assert output.reward_score == 1.0
-    assert output.extra_fields["reward_extra_info"]["env/tool_failures"] == 2.0
+    assert output.extra_fields["reward_extra_info"]["env/tool_failures"] == 3.0
 
 
 def test_a_tools_text_arrives_uncut(
@@ -236,4 +242,40 @@ def test_after_too_many_lost_rollouts_no_further_one_is_begun(
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     assert [(line["step"], line["reward"], bool(line["lost"])) for line in lines] == [
         (7, None, True)
-    ] * 2
+    ] * 3
+    assert lines[-1]["lost"].startswith(REFUSED)
+
+
+def test_a_model_server_that_gave_up_isnt_called_the_rollouts_deadline(
+    tmp_path: Path, server: LocalServer, env: AgentEnv, harness: Any
+) -> None:
+    async def give_up() -> None:
+        raise TimeoutError("no engine answered")
+
+    script = harness.Script("x", before={0: give_up})
+    with pytest.raises(RolloutLost, match="TimeoutError: no engine answered"):
+        played(harness.made_worker(tmp_path, server.url, script), rows(env, "train")[0])
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (ValueError("unexpected end"), "the tool call can't be read: unexpected end"),
+        ('{"n": NaN}', "the arguments of add aren't valid JSON"),
+    ],
+)
+def test_what_verls_own_parser_stumbles_over_is_the_models_fault(
+    harness: Any, found: Exception | str, said: str
+) -> None:
+    class Parser:
+        stop_token_ids: ClassVar[list[int]] = []
+
+        async def extract_tool_calls(self, _ids: list[int], _tools: None) -> Any:
+            if isinstance(found, Exception):
+                raise found
+            return "", [SimpleNamespace(name="add", arguments=found)]
+
+    reader = Reader("glm", harness.byte_tokenizer(), Parser())
+    (call,) = asyncio.run(reader.read([65], [])).calls
+    assert isinstance(call, BadCall)
+    assert call.why.startswith(said)
