@@ -13,6 +13,7 @@ import pytest
 from tools.gpu_check import course
 from tools.gpu_check.__main__ import main
 from tools.gpu_check.names import CHECKS
+from tools.gpu_check.verdicts import Check
 
 pytestmark = [pytest.mark.trl, pytest.mark.timeout(300)]
 
@@ -50,9 +51,9 @@ def test_nothing_that_unsloth_rewrites_is_imported_before_it() -> None:
     assert done.stdout == "set()\n"
 
 
-def test_on_a_machine_whose_gpu_nothing_can_use_each_step_says_why(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvidia-smi names one, and what is installed here is as locked."""
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'NVIDIA L4, 580.95.05, 23034 MiB'\n")
     smi.chmod(0o755)
@@ -61,17 +62,35 @@ def test_on_a_machine_whose_gpu_nothing_can_use_each_step_says_why(
     (tmp_path / "unsloth.txt").write_text(lock)
     monkeypatch.setattr(course, "PINS", tmp_path)
     monkeypatch.setattr(course, "NEEDED", course.NEEDED_ON_THE_CPU)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_where_torch_cant_use_the_gpu_nothing_is_trained(folder: Path) -> None:
     status, checks = checked(folder)
     assert status == 1
     assert {name: check["verdict"] for name, check in checks.items()} == {
-        "GPU and driver": "PASS",
-        "packages": "PASS",
-        "CUDA": "FAIL",
-        "tiny model": "PASS",
+        **{"GPU and driver": "PASS", "packages": "PASS", "CUDA": "FAIL"},
+        **dict.fromkeys(("tiny model", "16-bit LoRA", "4-bit QLoRA"), "SKIPPED"),
+    }
+    assert "sees no GPU" in checks["CUDA"]["seen"]
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_training_that_cant_begin_says_why(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = course.Course._step
+
+    def usable(self: course.Course, name: str, *rest: Any) -> list[Check]:
+        return [Check("CUDA", "", "PASS")] if name == "cuda" else begun(self, name, *rest)
+
+    monkeypatch.setattr(course.Course, "_step", usable)
+    _, checks = checked(folder)
+    assert {name: check["verdict"] for name, check in checks.items()} == {
+        **{"GPU and driver": "PASS", "packages": "PASS", "tiny model": "PASS"},
         **{f"16-bit LoRA: {name}": "FAIL" for name in CHECKS},
         "4-bit QLoRA": "SKIPPED",
     }
-    assert "sees no GPU" in checks["CUDA"]["seen"]
     assert "kept from an earlier time" in checks["tiny model"]["seen"]
     assert "No module named 'unsloth'" in checks["16-bit LoRA: config"]["seen"]
     assert "bitsandbytes isn't there" in checks["4-bit QLoRA"]["seen"]
