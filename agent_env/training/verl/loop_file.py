@@ -31,7 +31,9 @@ class LoopSettings:
     """Ids of the scores that are told beside the reward; the same in every rollout."""
     rollout_s: float = 600.0
     """What one rollout may take, generation and waits included; then it is lost."""
-    patience: float = 4.0
+    patience: float = 15.0
+    """For room on a full server: more than the ten seconds for which a server keeps the place of
+    a rollout that broke off, whose seat here the next one has at once."""
     reset_timeout: float = 60.0
     step_timeout: float = 60.0
     text_ends_turn: bool = True

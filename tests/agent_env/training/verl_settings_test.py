@@ -129,3 +129,9 @@ def test_a_host_name_is_an_address_for_every_node(tmp_path: Path, harness: Any) 
     run = harness.verl_run(tmp_path, nodes=2)
     settings = LoopSettings(url="http://env.internal:8000", sessions=4)
     assert node_faults(run, settings, cpus=8) == []
+
+
+def test_a_rollout_outwaits_the_place_of_one_that_broke_off() -> None:
+    from agent_env.client._preflight import HELD_S  # noqa: PLC0415
+
+    assert LoopSettings(url="http://127.0.0.1:1", sessions=1).patience > HELD_S
