@@ -119,7 +119,7 @@ class Record:
 
     @contextmanager
     def losing(self, session: Session | AsyncSession) -> Iterator[None]:
-        """A reset in the block: without it there is no rollout."""
+        """A reset, or a call, in the block: without its session there is no rollout."""
         try:
             with self.counted(session):
                 yield
@@ -130,15 +130,12 @@ class Record:
     @contextmanager
     def calling(self, session: Session | AsyncSession) -> Iterator[None]:
         """A tool call in the block: a lost session loses the rollout, a refusal is counted."""
-        try:
-            with self.counted(session):
+        with self.losing(session):
+            try:
                 yield
-        except SessionError as error:
-            self.lose(error)
-            raise
-        except ToolError:
-            self.rollout.tool_failures += 1
-            raise
+            except ToolError:
+                self.rollout.tool_failures += 1
+                raise
 
     @contextmanager
     def ending(self, session: Session | AsyncSession) -> Iterator[None]:
