@@ -52,7 +52,14 @@ class TaskNotFound(AgentEnvError):
 
 
 class NotInstalled(AgentEnvError):
-    """A package that only trainers need isn't installed."""
+    """A package that only trainers need isn't installed; `extra` is ours that brings it."""
+
+    def __init__(self, message: str, *, extra: str | None = None) -> None:
+        if extra is not None:
+            message += (
+                f": make {extra}-setup, or pip install '.[{extra}]' in this package's repository"
+            )
+        super().__init__(message)
 
 
 class CantListen(AgentEnvError):
@@ -111,7 +118,14 @@ class ServerDown(SessionError):
 
 
 class AtCapacity(SessionError):
-    """Every session of the server is taken."""
+    """Every session of the server is taken.
+
+    `most` is how many it has, where that is fewer than were asked for: waiting helps nobody.
+    """
+
+    def __init__(self, message: str, *, most: int | None = None) -> None:
+        super().__init__(message)
+        self.most = most
 
 
 class Unauthorized(SessionError):

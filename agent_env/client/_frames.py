@@ -144,7 +144,8 @@ def _validated(model: type[M], data: dict[str, Any]) -> M:
 def _refusal(data: dict[str, Any]) -> Refusal:
     message, code, reason = str(data["message"]), data["code"], data.get("reason")
     if code == "CAPACITY_REACHED":
-        return Refusal(AtCapacity(f"{message}; start the server with more, or use fewer"), data)
+        more = "start the server with more (--max-sessions, in Python max_sessions=)"
+        return Refusal(AtCapacity(f"{message}; {more}, or use smaller batches"), data)
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code)  # type: ignore[arg-type]
     if kind is None or kind is ProtocolError:
         return Refusal(ProtocolError(f"{message} (code: {code}, reason: {reason})"), data)

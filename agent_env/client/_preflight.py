@@ -36,7 +36,8 @@ class Room:
         if wanted > self.most:
             return (
                 f"{wanted} rollouts at once need as many sessions, and the server has {self.most}:"
-                f" start it with --max-sessions {wanted}, or use smaller batches"
+                f" start it with --max-sessions {wanted} (in Python max_sessions={wanted}), or use"
+                " smaller batches"
             )
         others = self.taken - own
         if others + wanted > self.most:
@@ -61,5 +62,5 @@ def check(site: Site, sessions: int) -> None:
         if lacking is None:
             return
         if sessions > room.most or time.monotonic() >= deadline:
-            raise AtCapacity(lacking)
+            raise AtCapacity(lacking, most=room.most if sessions > room.most else None)
         time.sleep(_LOOK_EVERY_S)

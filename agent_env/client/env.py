@@ -239,5 +239,5 @@ def _datasets() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "datasets":
             raise
-        message = "a dataset needs the package datasets: pip install 'gpurun[train]'"
-        raise NotInstalled(message) from None
+        message = "a dataset needs the package datasets"
+        raise NotInstalled(message, extra="train") from None

@@ -119,7 +119,7 @@ class StockServer(LocalServer):
 
     def __init__(self, bundle: BundleRef | Sequence[BundleRef], *, max_sessions: int = 64) -> None:
         if find_spec("openenv") is None:
-            raise NotInstalled("OpenEnv's own server isn't here: pip install 'gpurun[openenv]'")
+            raise NotInstalled("OpenEnv's own server isn't here", extra="openenv")
         super().__init__(bundle, max_sessions=max_sessions)
 
 

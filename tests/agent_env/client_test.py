@@ -183,7 +183,10 @@ def test_a_dataset_without_the_package_says_what_to_install(
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(NotInstalled) as refused:
         AgentEnv("http://127.0.0.1:1").dataset("train")
-    said = "a dataset needs the package datasets: pip install 'gpurun[train]'"
+    said = (
+        "a dataset needs the package datasets: make train-setup, or pip install '.[train]' in this"
+        " package's repository"
+    )
     assert str(refused.value) == said
 
 

@@ -29,9 +29,8 @@ class LocalModel:
             models = import_module("agent_env.training.models")
             self._templates = import_module("trl.chat_template_utils")
         except ModuleNotFoundError as error:
-            raise NotInstalled(
-                f"transformers:{path} needs {error.name}: pip install 'gpurun[train]'"
-            ) from None
+            message = f"transformers:{path} needs {error.name}"
+            raise NotInstalled(message, extra="train") from None
         try:
             self._model, tokenizer = models.load_model(path)
         except (OSError, ValueError) as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_env.client import AgentEnv
+from agent_env.errors import AtCapacity
 from agent_env.training import trained_on
 from agent_env.training.config import (
     AsyncGrpoConfig,
@@ -21,6 +22,7 @@ from agent_env.training.config import (
     SftConfig,
 )
 from agent_env.training.preflight.gpu import gpu_faults, has_driver
+from agent_env.training.preflight.room import room_fault
 from agent_env.training.preflight.rows import column, row_faults
 from agent_env.training.preflight.source import is_adapter, source_faults
 from agent_env.training.preflight.template import load_tokenizer, template_faults
@@ -83,7 +85,7 @@ def check_job(job: Job[Any], env: AgentEnv, *, sessions: int) -> bool:
     """The rest of it for a program, once its env server runs; `sessions` as in `check`.
 
     Returns whether what was begun in the job's `out` was begun on this same environment. Raises
-    what `check` does.
+    what `check` does, and ConfigError where the server is too small even when nobody uses it.
     """
     config, named = job.config, _named(job.config)
     groups = {
@@ -95,7 +97,12 @@ def check_job(job: Job[Any], env: AgentEnv, *, sessions: int) -> bool:
     datasets = {
         name: env.rows(*served_splits(env, config, splits)) for name, splits in groups.items()
     }
-    _check_served(env, factories, datasets, sessions)
+    try:
+        _check_served(env, factories, datasets, sessions)
+    except AtCapacity as error:
+        if error.most is None:
+            raise
+        raise ConfigError([room_fault(config, sessions, error.most)]) from None
     now = _check_trained_on(job.model_source, named, env, datasets, job.out)
     _check_tokenizer(job.model_source, named)
     same = trained_on.is_of(job.out, now)

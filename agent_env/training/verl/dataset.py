@@ -67,5 +67,5 @@ def _arrow() -> tuple[Any, Any]:
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
             raise
-        message = "verl's dataset needs the package pyarrow: pip install 'gpurun[train]'"
-        raise NotInstalled(message) from None
+        message = "verl's dataset needs the package pyarrow"
+        raise NotInstalled(message, extra="train") from None

@@ -14,7 +14,6 @@ import pytest
 
 from agent_env import AgentEnv
 from agent_env.client.local import LocalServer
-from agent_env.errors import AtCapacity
 from agent_env.training import models, tiny, trained_on
 from agent_env.training.config import CONFIGS, ConfigError, EvaluateConfig, parse_config
 from agent_env.training.job import read_job, run_program
@@ -68,12 +67,23 @@ def test_a_model_that_cant_call_tools_is_refused_before_it_is_loaded(
         run(program, model(tmp_path / "m", known("llama3")), **url)
 
 
-@pytest.mark.parametrize(("program", "needs"), [("sft", 73), ("grpo", 72), ("evaluate", 72)])
+@pytest.mark.parametrize(
+    ("program", "also", "needs", "limit"),
+    [
+        ("sft", ", 1 more for the expert", 73, 64),
+        ("grpo", " (training 64)", 72, 65),
+        ("evaluate", "", 72, 65),
+    ],
+)
 def test_a_server_that_has_no_room_is_told_before_the_model_is_loaded(
-    tmp_path: Path, run: Run, env: AgentEnv, program: str, needs: int
+    tmp_path: Path, run: Run, env: AgentEnv, program: str, also: str, needs: int, limit: int
 ) -> None:
-    with pytest.raises(AtCapacity, match=f"^{needs} rollouts at once need as many sessions"):
+    with pytest.raises(ConfigError) as refused:
         run(program, model(tmp_path / "m", known("qwen3")), env_url=env.url, batch=72)
+    assert str(refused.value) == (
+        f"config.batch: an eval plays 72 rollouts at once{also}; the server has 65 sessions:"
+        f" start it with --max-sessions {needs}, or set batch to {limit} at most"
+    )
 
 
 def test_a_split_that_isnt_there_is_told_before_the_model_is_loaded(
