@@ -54,6 +54,7 @@ class AsyncTrainer(AsyncGRPOTrainer):  # type: ignore[misc]
         self.trained_on = TrainedOn(episodes)
         progress = Progress(metrics, self.trained_on, guard=guard, numbers=NUMBERS)
         super().__init__(callbacks=[progress, StopAtStepEnd(stop)], **arguments)
+        progress.tokens = self.args.max_completion_length
         self.remove_callback(PrinterCallback)
         self.rollout_worker.stop = partial(
             end_worker, self.rollout_worker, self.rollout_worker.stop

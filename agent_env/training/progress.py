@@ -54,6 +54,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._warned = False
         self.may_think = True
         """Whether the model may think before it acts."""
+        self.tokens: int | None = None
+        """The limit `completion_tokens`, where it is known."""
         self.last: Tally | None = None
         """What the last train line counted."""
 
@@ -87,9 +89,10 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def _warn(self, counted: Tally) -> None:
         if not self._warned and counted.episodes.get(NO_CALL_TRUNCATED, 0) > 0.5:
             self._warned = True
-            less = ", or set thinking: false if the model thinks first" if self.may_think else ""
-            said = "most episodes run out of tokens before any call: raise completion_tokens"
-            say(f"warning: {said}{less}")
+            now = f" (now {self.tokens})" if self.tokens else ""
+            less = ", or set thinking: false if the model thinks" if self.may_think else ""
+            said = "most rollouts ran out of completion_tokens before any call: raise it"
+            say(f"warning: {said}{now}{less}")
 
 
 def _watch(guard: UnscoredGuard, rollouts: Sequence[Rollout]) -> None:

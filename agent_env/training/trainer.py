@@ -49,6 +49,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         super().__init__(reward_funcs=[recorder], callbacks=ours, **arguments)
         told = self.args.chat_template_kwargs or {}
         self.progress.may_think = told.get("enable_thinking") is not False
+        self.progress.tokens = self.args.max_completion_length
         recorder.ends = frozenset(self._ends())
         self.remove_callback(PrinterCallback)
         logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)

@@ -85,12 +85,18 @@ def test_the_outage_of_the_proof_run_does_not_end_a_run_by_default() -> None:
         assert bool(watching.tripped) is tripped
 
 
-@pytest.mark.parametrize(("thinks", "said"), [(True, "or set thinking"), (False, "_tokens\n")])
+@pytest.mark.parametrize(
+    ("thinks", "said"),
+    [
+        (True, "raise it (now 64), or set thinking: false if the model thinks\n"),
+        (False, "before any call: raise it (now 64)\n"),
+    ],
+)
 def test_thinking_is_not_to_be_switched_off_where_it_is_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], thinks: bool, said: str
 ) -> None:
     progress = Progress(MetricsFile(tmp_path / "metrics.jsonl", max_steps=9), Recorder())
-    progress.may_think = thinks
+    progress.may_think, progress.tokens = thinks, 64
     cut = Tally(rollouts=2, scored=2, reward=0, stderr=0, episodes={NO_CALL_TRUNCATED: 1})
     progress.evaluated(0, cut, 0)
     assert said in capsys.readouterr().out
