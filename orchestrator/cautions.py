@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from orchestrator.catalog import MAX_AGE_DAYS, age_days
@@ -10,6 +10,7 @@ from orchestrator.offer import Offer
 from orchestrator.pins import known_pins
 from orchestrator.quote import Cloud
 from orchestrator.runbook import Runbook
+from orchestrator.spec import JobSpec
 
 LONG = timedelta(days=7)
 
@@ -34,15 +35,29 @@ def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> 
             if costs:
                 yield f"pins {name} come without {package}: {costs}"
     if cloud == "local":
-        for name, job in runbook.jobs.items():
+        jobs = runbook.jobs.items()
+        if needing := gpu_pins_told({name: _gpu_pins(job, runbook) for name, job in jobs}):
+            yield f"{needing}, which a local box hasn't got"
+        for name, job in jobs:
             pins = runbook.pins_of(job)
-            if pins and runbook.sources.pins[pins].gpu:
-                yield f"job {name}: pins {pins} need a GPU, which a local box hasn't got"
             if job.command and not pins and not job.requirements:
                 yield (
                     f"job {name} has no pins: here it sees this machine's Python packages, on AWS "
                     "only the image's"
                 )
+
+
+def gpu_pins_told(pins: Mapping[str, str | None]) -> str:
+    """One clause for all jobs whose pins need a GPU, of `pins` by job; empty if there are none."""
+    needing = {job: name for job, name in pins.items() if name}
+    names = " and ".join(dict.fromkeys(needing.values()))
+    what = "jobs" if len(needing) > 1 else "job"
+    return f"{what} {', '.join(needing)}: pins {names} need a GPU" if needing else ""
+
+
+def _gpu_pins(job: JobSpec, runbook: Runbook) -> str | None:
+    pins = runbook.pins_of(job)
+    return pins if pins and runbook.sources.pins[pins].gpu else None
 
 
 def _and_then(box: str, runbook: Runbook) -> str:

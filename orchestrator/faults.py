@@ -16,7 +16,10 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing to mend. `line` and `column` count from 1; 0 means the file as a whole."""
+    """One thing to mend. `line` and `column` count from 1; 0 means the file as a whole.
+
+    `fix` is empty where the problem says already what to do.
+    """
 
     path: Path
     problem: str
@@ -54,7 +57,8 @@ def runbook_error(file: str, faults: Sequence[Fault]) -> RunbookError:
 def _entry(file: str, fault: Fault) -> str:
     where = f"{file}:{fault.line}:{fault.column}" if fault.line else file
     field = f" {fault.field}:" if fault.path else ""
-    return f"  {where}:{field} {_printable(fault.problem)}\n      {_printable(fault.fix)}"
+    fix = f"\n      {_printable(fault.fix)}" if fault.fix else ""
+    return f"  {where}:{field} {_printable(fault.problem)}{fix}"
 
 
 def _printable(text: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orchestrator.catalog import load_catalog
+from orchestrator.cautions import gpu_pins_told
 from orchestrator.clock import SystemClock
+from orchestrator.errors import RunbookError
 from orchestrator.plan import Plan, make_plan
 from orchestrator.regions import Try, plan_elsewhere
 from orchestrator.runbook import load_runbook
@@ -36,6 +38,18 @@ def plan_runbook(
         cap_usd=cap_usd,
         allow_stale_prices=allow_stale_prices,
     )
+
+
+def check_gpus(plan: Plan) -> None:
+    """Raises RunbookError for a plan that the local cloud can't carry out: its boxes have none."""
+    if plan.cloud != "local":
+        return
+    pins = {job.name: job.pins for job in plan.jobs if job.pins and plan.pins[job.pins].gpu}
+    if needing := gpu_pins_told(pins):
+        raise RunbookError(
+            f"{needing}: this runbook can only be run with --cloud aws; nothing was created",
+            hint="To rehearse here: gpurun up runbooks/rehearsal.yaml, or a copy with `pins: cpu`",
+        )
 
 
 def replan_runbook(

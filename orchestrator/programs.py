@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from orchestrator.faults import Fault, Path, did_you_mean
+from orchestrator.software import unpinned
 from orchestrator.spec import JobSpec, RunbookSpec
 
 PROGRAMS = ("sft", "grpo", "async_grpo", "verl_grpo", "skyrl_grpo", "evaluate", "outage")
@@ -20,28 +21,29 @@ STEPS_A_LINE = {"sft": 50, "grpo": 1, "async_grpo": 1, "verl_grpo": 1, "skyrl_gr
 """How many steps a program takes from one line of its metrics to the next, if it tells any."""
 
 _ASK = """
-import io, json, sys
-from agent_env.training.config import main
+import json, sys
 from agent_env.training.config.numbers import NUMBERS
-answers = []
-for program, config in json.load(sys.stdin):
-    sys.stdin, sys.stderr = io.StringIO(config), io.StringIO()
-    answers.append([main([program]), sys.stderr.getvalue()])
-json.dump([answers, NUMBERS], sys.stdout)
+from agent_env.training.config.on_box import ask
+json.dump([[ask(*job) for job in json.load(sys.stdin)], NUMBERS], sys.stdout)
 """
+
+_Answer = tuple[list[tuple[str, str, str]], dict[str, list[str]]]
+"""Each field that is wrong with its problem and its fix; the packages that each setting needs."""
 
 
 class ConfigCheck:
     """A question on its way: started at once, answered while other checks are made."""
 
     def __init__(self, spec: RunbookSpec) -> None:
+        self._spec = spec
         self._jobs = {name: job for name, job in spec.jobs.items() if job.program in PROGRAMS}
         self._process = _ask(list(self._jobs.values())) if self._jobs else None
 
     def faults(self) -> list[Fault]:
         """What the programs reject in their jobs' configs, at the config's own fields.
 
-        And every number that a job is to be judged by though its program never tells it.
+        And what a job's pins don't have of what its settings need, and every number that it is to
+        be judged by though its program never tells it.
         """
         if self._process is None:
             return []
@@ -51,9 +53,12 @@ class ConfigCheck:
             problem = f"the programs can't be asked about their configs: {trouble}"
             return [Fault(("jobs",), problem, fix)]
         rejected = [
-            _rejected(name, job, line)
-            for (name, job), (code, said) in zip(self._jobs.items(), answers, strict=True)
-            for line in _lines(code, said)
+            fault
+            for (name, job), (lacks, packages) in zip(self._jobs.items(), answers, strict=True)
+            for fault in (
+                *(_rejected(name, *lack) for lack in lacks),
+                *unpinned(name, job, self._spec, packages),
+            )
         ]
         return rejected + [
             fault
@@ -63,7 +68,7 @@ class ConfigCheck:
 
 
 def _ask(jobs: list[JobSpec]) -> subprocess.Popen[str]:
-    questions = [(job.program, json.dumps(dict(job.config))) for job in jobs]
+    questions = [(job.program, dict(job.config), list(job.inputs)) for job in jobs]
     # -P: a folder named agent_env where the command was typed must not be asked instead.
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _ASK],
@@ -82,7 +87,7 @@ def _ask(jobs: list[JobSpec]) -> subprocess.Popen[str]:
 
 def _answers(
     process: subprocess.Popen[str],
-) -> tuple[list[tuple[int, str]] | None, dict[str, list[str]], str]:
+) -> tuple[list[_Answer] | None, dict[str, list[str]], str]:
     try:
         out, err = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -92,13 +97,7 @@ def _answers(
     if process.returncode != 0:
         return None, {}, (err.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
     answers, numbers = json.loads(out)
-    return [(code, said) for code, said in answers], numbers, ""
-
-
-def _lines(code: int, said: str) -> Iterator[str]:
-    if code == 0:
-        return
-    yield from said.strip().splitlines() or [f"config: rejected with exit code {code}"]
+    return answers, numbers, ""
 
 
 def _untold(name: str, job: JobSpec, told: list[str] | None) -> Iterator[Fault]:
@@ -117,9 +116,7 @@ def _names(known: str, number: str) -> bool:
     return number.startswith(known) if known.endswith("/") else number == known
 
 
-def _rejected(name: str, job: JobSpec, line: str) -> Fault:
-    """`config.a.b: what is wrong` as a fault at that field."""
-    where, _, problem = line.partition(": ")
-    parts = where.removeprefix("config").strip(".").split(".")
-    path: Path = ("jobs", name, "config", *(part for part in parts if part))
-    return Fault(path, problem or line, f"Correct it; {job.program} would refuse it on the box.")
+def _rejected(name: str, where: str, problem: str, fix: str) -> Fault:
+    """What is wrong at `config.a.b`."""
+    path: Path = ("jobs", name, *(part for part in where.split(".") if part))
+    return Fault(path, problem, fix)

@@ -185,7 +185,9 @@ class JobSpec(Frozen):
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> JobSpec:
-        if bool(self.box) == bool(self.gpu):
+        if self.box and self.gpu:
+            refuse("has both box and gpu", "Keep one: a named box, or any that has the GPU.")
+        if not self.box and not self.gpu:
             refuse("needs either a box or a gpu", "Give exactly one of the two.")
         if self.gpu and self.hours is None:
             refuse("a job with a gpu needs hours", "Say how long it takes: a box is chosen by it.")

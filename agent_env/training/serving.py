@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_env.bundle import load_bundle
 from agent_env.client import AgentEnv
+from agent_env.errors import BundleError
 from agent_env.training.config import ConfigError, ProgramConfig
 from agent_env.training.config.names import listed
 from agent_env.training.owner import job_owner
@@ -18,15 +19,26 @@ Splits = str | tuple[str, ...]
 def open_env(config: ProgramConfig, *, sessions: int) -> AgentEnv:
     """The env server, to be closed after use; `sessions` is how many rollouts run at once.
 
-    A trainer keeps so many environments of each bundle. Raises ConfigError when a server that is
-    already there makes its rewards of something else than the config says.
+    A trainer keeps so many environments of each bundle. Raises ConfigError for a bundle that can't
+    be loaded, and when a server that is already there makes its rewards of something else than
+    the config says.
     """
     if config.env_url:
         env = AgentEnv(config.env_url, owner=job_owner())
         _check_reward(env, config.reward)
         return env
+    check_bundles(config)
     room = sessions * len(config.bundles)
     return AgentEnv.local(config.bundles, max_sessions=room, reward=config.reward)
+
+
+def check_bundles(config: ProgramConfig) -> None:
+    """Raises ConfigError for those that can't be served: trying again would not help."""
+    for name in config.bundles:
+        try:
+            load_bundle(name)
+        except BundleError as error:
+            raise ConfigError([f"config.bundle: {error}"]) from None
 
 
 def served_splits(env: AgentEnv, config: ProgramConfig, splits: Splits) -> list[str]:

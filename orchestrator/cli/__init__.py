@@ -85,10 +85,11 @@ def up(
     """Plan, reserve, launch, watch, tear down, pull and report."""
     from orchestrator.console.plan import plan_view  # noqa: PLC0415
     from orchestrator.console.terminal import make_console  # noqa: PLC0415
-    from orchestrator.planning import plan_runbook, replan_runbook  # noqa: PLC0415
+    from orchestrator.planning import check_gpus, plan_runbook, replan_runbook  # noqa: PLC0415
 
     how: Any = {"cloud": cloud.value, "cap_usd": cap, "allow_stale_prices": stale}
     found = plan_runbook(runbook, **how)
+    check_gpus(found)
     console = make_console(stderr=as_json)
     console.print(plan_view(found))
     from orchestrator import journey  # noqa: PLC0415  # after the plan, which may be refused

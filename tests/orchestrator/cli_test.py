@@ -54,6 +54,13 @@ def test_a_cap_below_the_worst_case_is_refused_before_any_call(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []  # not even the local cloud was started
 
 
+def test_up_without_a_gpu_is_refused_before_the_local_cloud_is_started(tmp_path: Path) -> None:
+    done = gpurun("up", RUNBOOKS / "gpu-smoke.yaml", home=tmp_path, code=3)
+    assert "job s1: pins unsloth need a GPU: this runbook can only be run with" in done.stderr
+    assert "--cloud aws" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("cap", ["0", "-1", "forty", "nan", "inf", "1e30"])
 def test_a_cap_that_is_no_amount_is_refused_by_name(tmp_path: Path, cap: str) -> None:
     runbook = RUNBOOKS / "rehearsal.yaml"

@@ -206,7 +206,7 @@ def test_a_plan_says_which_box_and_when(tmp_path: Path) -> None:
             "boxes.l4.fallbacks[0]: g6e.4xlarge has L40S, and jobs with `gpu: L4`",
             "Take it out",
         ),
-        ("gpu: L4", "gpu: L4, box: l4", "jobs.a: needs either a box or a gpu", "exactly one"),
+        ("gpu: L4", "gpu: L4, box: l4", "jobs.a: has both box and gpu", "Keep one"),
         ("gpu: L4, ", "", "jobs.a: needs either a box or a gpu", "exactly one"),
         (", hours: 30m}", "}", "jobs.a: a job with a gpu needs hours", "how long it takes"),
         ("gpu: L4", "gpu: 'L4!'", "jobs.a.gpu: 'L4!' can't name a GPU", "L4 or L40S"),

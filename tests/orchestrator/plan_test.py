@@ -252,7 +252,11 @@ def test_no_region_that_offers_everything_is_refused_with_every_reason(tmp_path:
 def test_pins_that_need_a_gpu_are_told_of_on_the_local_cloud_only(tmp_path: Path) -> None:
     text = ONE_BOX.replace("regions", "pins: unsloth\nregions")
 
-    assert any("need a GPU" in warning for warning in plan_of(tmp_path, text).warnings)
+    text += "  more: {box: l40s, command: x, pins: trl}\n"
+    told = [words for words in plan_of(tmp_path, text).warnings if "need a GPU" in words]
+    assert told == [
+        "jobs train, more: pins unsloth and trl need a GPU, which a local box hasn't got"
+    ]
     assert plan_of(tmp_path, text, cloud="aws").warnings == ()
 
 

@@ -15,7 +15,7 @@ RUNBOOK = """
 name: stall
 cap_usd: 400
 regions: [us-east-1]
-pins: none
+pins: cpu
 boxes:
   l40s: {instance: g6e.4xlarge, hours: 70}
 jobs:
@@ -31,10 +31,10 @@ jobs:
         ("program: sft, stall: 90s", 90),
         ("program: sft", 3600),
         ("program: sft, hours: 30, config: {steps: 5000}", 10 * 30 * 3600 * 50 // 5000),
-        ("program: evaluate, config: {model: /m}", None),
-        ("program: outage, config: {model: /m, steps: 4}", None),
-        ("program: grpo, hours: 10, config: {model: /m, steps: 1000}", 3600),
-        ("program: grpo, hours: 60, config: {model: /m, steps: 100}", 21_600),
+        ("program: evaluate, config: {model: org/m}", None),
+        ("program: outage, config: {model: org/m, steps: 4}", None),
+        ("program: grpo, hours: 10, config: {model: org/m, steps: 1000}", 3600),
+        ("program: grpo, hours: 60, config: {model: org/m, steps: 100}", 21_600),
     ],
 )
 def test_a_job_is_judged_by_its_expected_step_or_never(

@@ -39,20 +39,22 @@ def fault(text: str, folder: Path) -> str | None:
 def _whole(values: dict[str, Any]) -> list[dict[str, Any]]:
     """The runbooks that the text may be part of: itself, its fields, a job's, a config's."""
     job: dict[str, Any] = {"box": "one", "hours": "10m"}
+    first = {**job, "program": "sft"}
+    then = {**job, "inputs": {"model": {"job": "first", "path": "out/model"}}}
     around = {
         "name": "shown",
         "cap_usd": 40,
         "regions": ["us-east-1"],
-        "pins": "cpu",
+        "pins": "unsloth",
         "boxes": {"one": {"instance": "g6.4xlarge", "hours": 6}},
-        "jobs": {"first": {**job, "program": "sft"}},
+        "jobs": {"first": first},
     }
     if values.keys() <= RunbookSpec.model_fields.keys():
         return [around | values]
     if values.keys() <= JobSpec.model_fields.keys():
-        return [around | {"jobs": {"first": job | values}}]
+        return [around | {"jobs": {"first": first, "then": then | values}}]
     return [
-        around | {"jobs": {"first": {**job, "program": program, "config": values}}}
+        around | {"jobs": {"first": first, "then": {**then, "program": program, "config": values}}}
         for program in PROGRAMS
     ]
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from agent_env.training.config.base import Count, Positive, ProgramConfig, Rate, Share
+from agent_env.training.config.dividing import undivided
 from agent_env.training.config.names import Names
 
 
@@ -36,10 +37,10 @@ class TrainingConfig(ProgramConfig):
     def _batches_divide(self) -> Self:
         for name in ("rollouts_per_task", "train_batch"):
             part = getattr(self, name)
-            if part is not None and self.rollouts_per_step % part:
-                raise ValueError(
-                    f"{name}: {part} doesn't divide rollouts_per_step, {self.rollouts_per_step}"
-                )
+            if part is None:
+                continue
+            if wrong := undivided(name, part, "rollouts_per_step", self.rollouts_per_step):
+                raise ValueError(wrong)
         return self
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from agent_env.training.config.base import Count, Positive, ProgramConfig, Rate, Share
+from agent_env.training.config.dividing import undivided
 
 
 class SftConfig(ProgramConfig):
@@ -39,10 +40,10 @@ class SftConfig(ProgramConfig):
 
     @model_validator(mode="after")
     def _batches_divide(self) -> Self:
-        if self.train_batch is not None and self.batch_rows % self.train_batch:
-            raise ValueError(
-                f"train_batch: {self.train_batch} doesn't divide batch_rows, {self.batch_rows}"
-            )
+        if self.train_batch is None:
+            return self
+        if wrong := undivided("train_batch", self.train_batch, "batch_rows", self.batch_rows):
+            raise ValueError(wrong)
         return self
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from agent_env.training.config.base import Count, Positive, Rate
+from agent_env.training.config.dividing import undivided
 from agent_env.training.config.grpo import TrainingConfig
 from agent_env.training.config.names import Names
 
@@ -58,6 +59,6 @@ class SkyrlGrpoConfig(TrainingConfig):
 
     @model_validator(mode="after")
     def _gpus_divide(self) -> Self:
-        if self.train_batch % self.gpus:
-            raise ValueError(f"gpus: {self.gpus} doesn't divide train_batch, {self.train_batch}")
+        if wrong := undivided("gpus", self.gpus, "train_batch", self.train_batch):
+            raise ValueError(wrong)
         return self

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import ClassVar, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import model_validator
 
+from agent_env.training.config.addresses import is_loopback
 from agent_env.training.config.base import Count, Positive, Rate
 from agent_env.training.config.grpo import GrpoConfig
 
@@ -61,17 +60,9 @@ class VerlGrpoConfig(GrpoConfig):
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
-        if self.nodes > 1 and (self.env_url is None or _loopback(self.env_url)):
+        if self.nodes > 1 and (self.env_url is None or is_loopback(self.env_url)):
             raise ValueError(
                 f"env_url: {self.nodes} nodes need a server on an address that all of them reach,"
                 f" got {self.env_url!r}"
             )
         return self
-
-
-def _loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

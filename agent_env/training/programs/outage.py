@@ -17,7 +17,7 @@ from agent_env.training.config import OutageConfig
 from agent_env.training.interruption import Interruption
 from agent_env.training.job import Job
 from agent_env.training.metrics import Line, MetricsFile
-from agent_env.training.serving import task_rows
+from agent_env.training.serving import check_bundles, task_rows
 from agent_env.training.stopping import Stopped, StopRequest
 from agent_env.training.trainer import Trainer, arguments
 from agent_env.training.unsloth import grpo_config
@@ -28,6 +28,7 @@ COUNTS = ("rollouts", "scored", "unscored")
 def run(job: Job[OutageConfig], stop: StopRequest) -> None:
     """Train through the outage and write what it cost."""
     config = job.config
+    check_bundles(config)
     metrics = MetricsFile(job.metrics, max_steps=config.steps)
     metrics.cut_back(-1)
     with (

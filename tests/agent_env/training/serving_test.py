@@ -75,3 +75,9 @@ def test_a_server_that_is_already_there_makes_its_own_rewards(env: AgentEnv) -> 
 def test_a_server_of_ones_own_makes_the_rewards_that_were_asked_for() -> None:
     with open_env(EvaluateConfig(bundle="inbox", split="eval", reward="mean"), sessions=1) as env:
         assert env.reward == "mean"
+
+
+def test_a_bundle_that_isnt_there_is_a_wrong_config_and_starts_no_server() -> None:
+    config = EvaluateConfig(bundle="gridsin", split="eval")
+    with pytest.raises(ConfigError, match=r"config\.bundle: no bundle 'gridsin'; installed:"):
+        open_env(config, sessions=1)

@@ -1,0 +1,140 @@
+"""What a box can't give to a config that is right by itself: a model, a bundle, a server.
+
+A box has the job's inputs, this package and its pins, and nothing else of the machine where the
+runbook was written. Asked while a run is planned; free of torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import pkgutil
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agent_env import bundles
+from agent_env.bundle import load_bundle
+from agent_env.errors import BundleError
+from agent_env.training.config import (
+    CONFIGS,
+    AsyncGrpoConfig,
+    ConfigError,
+    ProgramConfig,
+    parse_config,
+)
+from agent_env.training.config.addresses import is_loopback
+from agent_env.training.config.names import listed
+
+_STACKS = {"verl_grpo": "verl", "skyrl_grpo": "skyrl"}
+"""What a program is built on, if it isn't TRL."""
+
+
+class Lack(NamedTuple):
+    """One thing to mend: the config's field, what is wrong with it, and how to mend it."""
+
+    field: str
+    problem: str
+    fix: str = ""
+
+
+class Answer(NamedTuple):
+    """What is wrong with a config on a box, and which packages it needs there, by setting."""
+
+    lacks: list[Lack]
+    packages: dict[str, list[str]]
+
+
+def ask(program: str, values: Mapping[str, Any], inputs: Collection[str]) -> Answer:
+    """A job's program, its config as the runbook has it, and the names of its inputs."""
+    packages = {"program": [_STACKS.get(program, "trl")]}
+    try:
+        config = parse_config(CONFIGS[program], values)
+    except ConfigError as error:
+        return Answer([Lack(*_parted(line)) for line in error.faults], packages)
+    lacks = [*_model(config, inputs), *_addresses(config), *_bundles(config)]
+    return Answer(lacks, packages | _packages(config, packages["program"]))
+
+
+def _parted(line: str) -> tuple[str, str]:
+    where, _, problem = line.partition(": ")
+    return (where, problem) if problem else ("config", line)
+
+
+def _packages(config: ProgramConfig, base: list[str]) -> dict[str, list[str]]:
+    unsloth, lora = config.unsloth, config.lora
+    asked = {
+        "config.unsloth": ["unsloth"] if unsloth else [],
+        "config.lora": ["peft"] if lora and not lora.four_bit else [],
+        "config.lora.four_bit": ["peft", "bitsandbytes"] if lora and lora.four_bit else [],
+        "config.vllm": ["vllm"] if config.vllm else [],
+        "program": ["vllm"] if isinstance(config, AsyncGrpoConfig) else [],
+    }
+    return {setting: [*base, *packages] for setting, packages in asked.items() if packages}
+
+
+def _model(config: ProgramConfig, inputs: Collection[str]) -> Iterator[Lack]:
+    if config.model == "input" and "model" not in inputs:
+        yield Lack(
+            "config.model",
+            "'input', but the job has no input named 'model'",
+            "Give it one, `inputs: {model: {job: JOB, path: out/model}}`, or set `model` to a "
+            "hub's id.",
+        )
+    elif re.match(r"[/~.\\]", config.model) or config.model.count("/") > 1:
+        yield Lack(
+            "config.model",
+            f"{config.model!r} is a folder, and the box hasn't got it",
+            "Set a hub's id, or `input` with another job's result as the input `model`.",
+        )
+
+
+def _addresses(config: ProgramConfig) -> Iterator[Lack]:
+    if config.env_url and is_loopback(config.env_url):
+        yield Lack(
+            "config.env_url",
+            f"{config.env_url} is the box itself, where no env server runs",
+            "Give an address that the box reaches, or leave it out: the program then serves its "
+            "bundle.",
+        )
+
+
+def _bundles(config: ProgramConfig) -> Iterator[Lack]:
+    """Nothing of a server that is already there: it has its own bundles."""
+    if config.env_url:
+        return
+    for at, name in enumerate(config.bundles):
+        known = [module.name for module in pkgutil.iter_modules(bundles.__path__)]
+        if name not in known and not name.startswith("agent_env."):
+            yield _no_bundle(name, known)
+            continue
+        try:
+            has = load_bundle(name).splits
+        except BundleError as error:
+            yield Lack("config.bundle", str(error))
+            continue
+        for field in ("split", "eval_split"):
+            if hasattr(config, field):
+                yield from _split(field, listed(getattr(config, field))[at], name, has)
+
+
+def _no_bundle(name: str, known: Sequence[str]) -> Lack:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f", did you mean {near[0]!r}?" if near else f", got {name!r}"
+    return Lack(
+        "config.bundle",
+        f"a box has only {' and '.join(known)}{hint}",
+        "Your own bundle needs a `command` job with a `workdir` (docs/bundles.md), or `env_url`.",
+    )
+
+
+def _split(field: str, split: str, bundle: str, has: Sequence[str]) -> Iterator[Lack]:
+    if split in has:
+        return
+    # The end of the name counts most: `coarse-train` is meant to be `train`.
+    near = [name for name in has if split.endswith(name)]
+    near = near or difflib.get_close_matches(split, has, n=1) or list(has)
+    yield Lack(
+        f"config.{field}",
+        f"{bundle} has no split {split!r}",
+        f"Did you mean {near[0]!r}? It has: {', '.join(has)}.",
+    )
