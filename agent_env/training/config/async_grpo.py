@@ -25,6 +25,7 @@ class AsyncGrpoConfig(TrainingConfig):
     max_staleness: Count = 4
     """Updates that a rollout may lag behind before it is thrown away."""
     save_steps: Count = 10
+    """Steps between two checkpoints."""
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
     """At least two: the newest may be half written when the process dies."""
 

@@ -56,9 +56,11 @@ class ProgramConfig(Section):
     model: str = "input"
     """`input`: the job's input `model`; `tiny`: built by sft; else a folder or a hub's id."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Of new weights, the order of rows and what is sampled."""
     batch: Count = 64
     """Rollouts that an eval generates at once; as many as the memory takes."""
     temperature: Positive = 1.0
+    """At which rollouts are sampled, an eval's included."""
     completion_tokens: Count = 64
     """Limit of one rollout's own tokens and tool results together."""
     tool_rounds: Count = 3

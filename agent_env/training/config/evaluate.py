@@ -14,6 +14,7 @@ class EvaluateConfig(ProgramConfig):
     takes_many: ClassVar[bool] = True
 
     split: Names = "coarse-eval"
+    """The tasks to play."""
     samples: Count = 8
     """Rollouts a task."""
     tasks: Count | None = None

@@ -11,7 +11,9 @@ GpuShare = Annotated[float, Field(gt=0, le=1)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 def _bare_true(value: Any) -> Any:
@@ -26,7 +28,9 @@ class UnslothConfig(Section):
     fast_inference: bool = False
     """Generate with Unsloth's colocated vLLM instead of transformers."""
     lora_rank: Count = 32
+    """Rank of the adapters, and their alpha."""
     max_seq_tokens: Count = 4096
+    """Prompt and completion together."""
     gpu_memory_share: GpuShare = 0.6
     """What vLLM may take of the GPU; unused without `fast_inference`."""
 
@@ -35,7 +39,9 @@ class LoraConfig(Section):
     """Train LoRA adapters (PEFT) on a base that stays as it is."""
 
     rank: Count = 32
+    """Rank of the adapters."""
     alpha: Count = 32
+    """What they are scaled by: alpha / rank."""
     targets: tuple[str, ...] | None = None
     """Names of the layers that get one; None for every linear layer but the head."""
     four_bit: bool = False

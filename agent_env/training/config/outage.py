@@ -23,6 +23,7 @@ class OutageConfig(TrainingConfig):
     split: str = "coarse-train"
     steps: Annotated[int, Field(ge=3)] = 4
     interrupt_step: Count = 2
+    """The step in which the server is killed."""
     interrupt_after_s: Positive = 10.0
     """The server is killed so long into the step, with all its rollouts begun, or under the step's
     first tool call if that comes sooner."""

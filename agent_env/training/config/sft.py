@@ -16,21 +16,26 @@ class SftConfig(ProgramConfig):
     builds_tiny: ClassVar[bool] = True
 
     split: str = "coarse-train"
+    """The tasks that the expert plays."""
     eval_split: str = "coarse-eval"
+    """The tasks of the evals."""
     model: str = "tiny"
     demonstrations: Count = 300
     """Episodes that the expert plays."""
     noise: Share = 0.4
     """Probability that the expert decides wrongly, so that GRPO has something left to learn."""
     steps: Count = 300
+    """Training steps, each one update of the weights."""
     batch_rows: Count = 16
     """Demonstrations a step."""
     train_batch: Count | None = None
     """Demonstrations in one backward pass; all of a step's by default."""
     learning_rate: Rate = 3e-3
+    """AdamW's."""
     decision_weight: Positive = 10.0
     """Weight in the loss of the token an argument starts with; the other tokens weigh 1."""
     eval_samples: Count = 4
+    """Rollouts of each task in an eval."""
     eval_tasks: Count | None = None
     """Only the first tasks of the eval split; all of them by default."""
     gate: Share = 0.0

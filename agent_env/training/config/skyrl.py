@@ -24,12 +24,15 @@ class SkyrlGrpoConfig(TrainingConfig):
     under_trl: ClassVar[bool] = False
 
     eval_split: Names = "coarse-eval"
+    """The tasks of the evals."""
     eval_steps: Count | None = None
     """Also evaluate each so many steps; only before and after by default."""
     eval_samples: Count = 4
+    """Rollouts of each task in an eval."""
     eval_tasks: Count | None = None
     """Only the first tasks of each eval split; all of them by default."""
     save_steps: Count = 10
+    """Steps between two checkpoints."""
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
     """At least two: the newest may be half written when the process dies."""
     learning_rate: Rate = 1e-6
@@ -43,6 +46,7 @@ class SkyrlGrpoConfig(TrainingConfig):
     prompt_tokens: Count = 2048
     """Limit of a prompt with its tools; a longer one is refused before the model is loaded."""
     gpus: Count = 1
+    """GPUs of the machine that are used."""
     rollout_s: Positive = 600.0
     """A rollout that takes longer is unscored."""
 

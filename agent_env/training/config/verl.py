@@ -24,6 +24,7 @@ class VerlGrpoConfig(GrpoConfig):
     loss_type: Literal["dapo", "grpo", "dr_grpo"] | None = None
     """How tokens are averaged; None is verl's default, dapo's."""
     scale_rewards: Literal["group", "none"] | None = None
+    """Whose standard deviation advantages are divided by; None is the group's."""
     prompt_tokens: Count = 1024
     """Limit of a prompt with its tools; a longer one is refused before the model loads."""
     call_format: str | None = None
