@@ -13,6 +13,14 @@ from orchestrator.runbook import Runbook
 from orchestrator.spec import JobSpec
 
 LONG = timedelta(days=7)
+MADE_FOR_TINY = {
+    "sft": ("learning_rate", "completion_tokens"),
+    "grpo": ("learning_rate", "completion_tokens"),
+    "async_grpo": ("learning_rate", "completion_tokens"),
+    "verl_grpo": ("completion_tokens",),
+    "evaluate": ("completion_tokens",),
+}
+"""Settings of a program whose defaults fit the tiny model only."""
 
 
 def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> Iterator[str]:
@@ -34,6 +42,8 @@ def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> 
         for package, costs in known_pins()[name].without.items():
             if costs:
                 yield f"pins {name} come without {package}: {costs}"
+    for name, job in runbook.jobs.items():
+        yield from _made_for_tiny(name, job)
     if cloud == "local":
         jobs = runbook.jobs.items()
         if needing := gpu_pins_told({name: _gpu_pins(job, runbook) for name, job in jobs}):
@@ -53,6 +63,14 @@ def gpu_pins_told(pins: Mapping[str, str | None]) -> str:
     names = " and ".join(dict.fromkeys(needing.values()))
     what = "jobs" if len(needing) > 1 else "job"
     return f"{what} {', '.join(needing)}: pins {names} need a GPU" if needing else ""
+
+
+def _made_for_tiny(name: str, job: JobSpec) -> Iterator[str]:
+    if job.config.get("model", "tiny") in ("tiny", "input"):
+        return
+    wanted = MADE_FOR_TINY.get(job.program or "", ())
+    if missing := " and ".join(setting for setting in wanted if setting not in job.config):
+        yield f"jobs.{name}: {missing} left out: the default is made for the tiny model"
 
 
 def _gpu_pins(job: JobSpec, runbook: Runbook) -> str | None:

@@ -270,6 +270,27 @@ def test_pins_that_leave_something_out_say_what_that_costs(tmp_path: Path) -> No
     assert free.warnings == (), "gradio costs a job nothing"
 
 
+@pytest.mark.parametrize(
+    ("config", "missing"),
+    [
+        ("model: org/some", "learning_rate and completion_tokens"),
+        ("model: org/some, learning_rate: 1e-5", "completion_tokens"),
+        ("model: org/some, learning_rate: 1e-5, completion_tokens: 512", None),
+        ("model: tiny", None),
+        ("steps: 3", None),
+    ],
+)
+def test_a_real_model_with_the_tiny_ones_defaults_is_told(
+    tmp_path: Path, config: str, missing: str | None
+) -> None:
+    text = ONE_BOX.replace("regions", "pins: trl\nregions")
+    text += f"  warm: {{box: l40s, program: sft, config: {{{config}}}}}\n"
+
+    told = f"jobs.warm: {missing} left out: the default is made for the tiny model"
+    warnings = plan_of(tmp_path, text, cloud="aws").warnings
+    assert warnings == (() if missing is None else (told,))
+
+
 def test_a_command_without_pins_is_told_what_it_sees_here_and_on_aws(tmp_path: Path) -> None:
     words = "job train has no pins: here it sees this machine's Python packages"
     pinned = ONE_BOX.replace("regions", "pins: cpu\nregions")
