@@ -125,5 +125,5 @@ def test_a_server_takes_its_old_port_back_at_once() -> None:
 
 
 def test_openenvs_own_server_names_the_package_it_needs() -> None:
-    with pytest.raises(NotInstalled, match=r"pip install 'gpurun\[openenv\]'"):
+    with pytest.raises(NotInstalled, match=r"make openenv-setup, or pip install '\.\[openenv\]'"):
         StockServer(COUNTER)
