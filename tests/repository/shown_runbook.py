@@ -28,6 +28,7 @@ def fault(text: str, folder: Path) -> str | None:
         return "is no mapping"
     if not (folder / "examples").exists():
         shutil.copytree(ROOT / "runbooks" / "examples", folder / "examples")
+        shutil.copytree(ROOT / "agent_env" / "starter" / "example", folder / "mine" / "word_game")
     faults = []
     for runbook in _whole(values):
         if (found := _planned(runbook, folder)) is None:
