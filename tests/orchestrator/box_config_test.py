@@ -47,7 +47,7 @@ LACKS = [
         "Set `pins: skyrl`.",
     ),
     (
-        "program: async_grpo, pins: cpu, config: {model: org/m}",
+        "program: async_grpo, pins: cpu, config: {model: org/m, vllm_url: 'http://h:80'}",
         "program: async_grpo needs pins unsloth or trl, the job has cpu",
         "Set `pins: unsloth` or `pins: trl`.",
     ),
@@ -59,7 +59,7 @@ LACKS = [
     *(
         (
             f"program: grpo, pins: cpu, config: {{model: {model}}}",
-            f"config.model: '{model}' is a folder, and the box hasn't got it",
+            f"config.model: '{model}' is no hub's id, and the box has no folder of this machine",
             "Set a hub's id",
         )
         for model in ("/srv/model", "./model", "../model", "~/model", "runs/a/model")
@@ -71,6 +71,19 @@ LACKS = [
             "Give an address that the box reaches",
         )
         for host in ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
+    ),
+    *(
+        (
+            f"program: sft, pins: cpu, config: {{env_url: '{url}'}}",
+            f"config.env_url: '{url}' isn't an address like http://host:8000",
+            "",
+        )
+        for url in ("somewhere", "http://[::")
+    ),
+    (
+        "program: async_grpo, pins: trl, config: {model: org/m}",
+        "config.vllm_url: http://localhost:8000 is the box itself, where no vLLM server runs",
+        "unsloth.fast_inference: true",
     ),
     (
         "program: sft, pins: cpu, config: {bundle: gridsin}",
@@ -134,7 +147,7 @@ def test_what_a_box_has_is_let_in(tmp_path: Path) -> None:
         "split: [eval, train]}",
         "program: sft, pins: cpu, config: {bundle: mine, split: any, eval_split: any, "
         "env_url: 'http://10.0.0.7:8000'}",
-        "program: async_grpo, pins: trl, config: {model: org/m}",
+        "program: async_grpo, pins: trl, config: {model: org/m, vllm_url: 'http://10.0.0.7:80'}",
         "program: verl_grpo, pins: verl, config: {model: org/m, vllm: true, lora: true}",
         "program: skyrl_grpo, pins: skyrl, config: {model: org/m, vllm: true, lora: true}",
         "program: grpo, pins: unsloth, config: {model: org/m, unsloth: {fast_inference: true}}",

@@ -8,7 +8,10 @@ from urllib.parse import urlsplit
 
 def is_loopback(url: str) -> bool:
     """Whether the address is the machine's own, and so another one on each machine."""
-    host = urlsplit(url).hostname or ""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:  # half an IPv6 address
+        return False
     try:
         address = ip_address(host)
     except ValueError:

@@ -29,6 +29,10 @@ _STACKS = {"verl_grpo": "verl", "skyrl_grpo": "skyrl"}
 """What a program is built on, if it isn't TRL."""
 
 
+_ADDRESS = re.compile(r"(http|ws)s?://([^/@]*@)?(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?(/.*)?")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
 class Lack(NamedTuple):
     """One thing to mend: the config's field, what is wrong with it, and how to mend it."""
 
@@ -80,21 +84,30 @@ def _model(config: ProgramConfig, inputs: Collection[str]) -> Iterator[Lack]:
             "Give it one, `inputs: {model: {job: JOB, path: out/model}}`, or set `model` to a "
             "hub's id.",
         )
-    elif re.match(r"[/~.\\]", config.model) or config.model.count("/") > 1:
+    elif not _HUB_ID.fullmatch(config.model):
         yield Lack(
             "config.model",
-            f"{config.model!r} is a folder, and the box hasn't got it",
+            f"{config.model!r} is no hub's id, and the box has no folder of this machine",
             "Set a hub's id, or `input` with another job's result as the input `model`.",
         )
 
 
 def _addresses(config: ProgramConfig) -> Iterator[Lack]:
-    if config.env_url and is_loopback(config.env_url):
+    if config.env_url and not _ADDRESS.fullmatch(config.env_url):
+        yield Lack("config.env_url", f"{config.env_url!r} isn't an address like http://host:8000")
+    elif config.env_url and is_loopback(config.env_url):
         yield Lack(
             "config.env_url",
             f"{config.env_url} is the box itself, where no env server runs",
             "Give an address that the box reaches, or leave it out: the program then serves its "
             "bundle.",
+        )
+    server = config.server_url if isinstance(config, AsyncGrpoConfig) else None
+    if server and is_loopback(server):
+        yield Lack(
+            "config.vllm_url",
+            f"{server} is the box itself, where no vLLM server runs",
+            "Give the address of one that the box reaches, or set unsloth.fast_inference: true.",
         )
 
 
