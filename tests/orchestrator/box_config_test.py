@@ -52,6 +52,11 @@ LACKS = [
         "Set `pins: unsloth` or `pins: trl`.",
     ),
     (
+        "program: grpo, pins: cpu, config: {model: org/m, eval_split: eval}",
+        "config.eval_split: gridsim's 'eval' has other tools than 'coarse-train'",
+        "With the same tools there are: coarse-train, coarse-eval.",
+    ),
+    (
         "program: grpo, pins: cpu",
         "config.model: 'input', but the job has no input named 'model'",
         "inputs: {model: {job: JOB, path: out/model}}",

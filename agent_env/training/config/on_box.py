@@ -13,12 +13,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_env import bundles
-from agent_env.bundle import load_bundle
+from agent_env.bundle import Bundle, load_bundle
 from agent_env.errors import BundleError
 from agent_env.training.config import (
     CONFIGS,
     AsyncGrpoConfig,
     ConfigError,
+    GrpoConfig,
     ProgramConfig,
     parse_config,
 )
@@ -121,13 +122,14 @@ def _bundles(config: ProgramConfig) -> Iterator[Lack]:
             yield _no_bundle(name, known)
             continue
         try:
-            has = load_bundle(name).splits
+            bundle = load_bundle(name)
         except BundleError as error:
             yield Lack("config.bundle", str(error))
             continue
-        for field in ("split", "eval_split"):
-            if hasattr(config, field):
-                yield from _split(field, listed(getattr(config, field))[at], name, has)
+        fields = [field for field in ("split", "eval_split") if hasattr(config, field)]
+        named = {field: listed(getattr(config, field))[at] for field in fields}
+        lacks = [*_splits(named, name, bundle.splits)]
+        yield from lacks or _tools(config, named, bundle)
 
 
 def _no_bundle(name: str, known: Sequence[str]) -> Lack:
@@ -140,14 +142,28 @@ def _no_bundle(name: str, known: Sequence[str]) -> Lack:
     )
 
 
-def _split(field: str, split: str, bundle: str, has: Sequence[str]) -> Iterator[Lack]:
-    if split in has:
+def _splits(named: Mapping[str, str], bundle: str, has: Sequence[str]) -> Iterator[Lack]:
+    for field, split in named.items():
+        if split not in has:
+            # The end of the name counts most: `coarse-train` is meant to be `train`.
+            near = [name for name in has if split.endswith(name)]
+            near = near or difflib.get_close_matches(split, has, n=1) or list(has)
+            yield Lack(
+                f"config.{field}",
+                f"{bundle} has no split {split!r}",
+                f"Did you mean {near[0]!r}? It has: {', '.join(has)}.",
+            )
+
+
+def _tools(config: ProgramConfig, named: Mapping[str, str], bundle: Bundle) -> Iterator[Lack]:
+    """TRL trains and evaluates with one set of tools; the others ask for each row's."""
+    if type(config) is not GrpoConfig:
         return
-    # The end of the name counts most: `coarse-train` is meant to be `train`.
-    near = [name for name in has if split.endswith(name)]
-    near = near or difflib.get_close_matches(split, has, n=1) or list(has)
-    yield Lack(
-        f"config.{field}",
-        f"{bundle} has no split {split!r}",
-        f"Did you mean {near[0]!r}? It has: {', '.join(has)}.",
-    )
+    tools = bundle.tools(named["split"])
+    if bundle.tools(named["eval_split"]) != tools:
+        alike = [split for split in bundle.splits if bundle.tools(split) == tools]
+        yield Lack(
+            "config.eval_split",
+            f"{bundle.name}'s {named['eval_split']!r} has other tools than {named['split']!r}",
+            f"With the same tools there are: {', '.join(alike)}.",
+        )
