@@ -139,7 +139,7 @@ def test_a_budget_that_ends_episodes_before_any_call_is_told_and_warned_of_once(
     config = EvaluateConfig(**EVALS, completion_tokens=2, thinking=True)
     evaluate.run(job(tmp_path, config, model), StopRequest())
     assert lines(tmp_path)[-1]["env/no_call_truncated"] == 1
-    assert capsys.readouterr().out.count("raise completion_tokens, or set thinking: false") == 1
+    assert capsys.readouterr().out.count("raise it (now 2), or set thinking: false") == 1
 
 
 def test_an_eval_that_scores_nothing_ends_the_job_before_it_trains_and_is_made_again(
