@@ -51,7 +51,7 @@ pins: cpu
 boxes:
   l4: {instance: g6.4xlarge, hours: 7}
 jobs:
-  grpo: {box: l4, program: grpo, config: {steps: STEPS}, hours: 5h}
+  grpo: {box: l4, program: grpo, config: {model: org/m, steps: STEPS}, hours: 5h}
 """
 
 
