@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
-from orchestrator import books, overdue, plan, recovery, render, start, tending
+from orchestrator import allotment, books, overdue, plan, recovery, render, start, tending
 from orchestrator.aws import boxes, bucket, schedules, stack
 from orchestrator.aws.instances import find_boxes, terminate
 from orchestrator.box import commits, state
@@ -144,7 +144,7 @@ def _priced_at_first_choice() -> Iterator[None]:
         first = load_catalog().price(box.instance, "us-east-1").usd_per_hour
         return worst_box_usd(box, min(first, dearest), storage)
 
-    with mock.patch.object(plan, "worst_box_usd", worst):
+    with mock.patch.object(allotment, "worst_box_usd", worst):
         life.the_plan.cache_clear()
         try:
             yield
