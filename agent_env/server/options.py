@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
+
+from agent_env.errors import AgentEnvError
 
 MOST_SESSIONS = 100_000
 MOST_WORKERS = 256
@@ -76,6 +79,19 @@ def tell(ready_fd: int | None, said: dict[str, object]) -> None:
     if ready_fd is not None:
         with suppress(OSError), os.fdopen(ready_fd, "w") as pipe:
             pipe.write(json.dumps(said) + "\n")
+
+
+def run_main(prog: str, start: Callable[[argparse.Namespace], None]) -> None:
+    """Parse the command line and start; why it can't is told to the process that waits, too."""
+    options = parse(sys.argv[1:], prog=f"python -m {prog}")
+    try:
+        start(options)
+    except AgentEnvError as error:
+        tell(options.ready_fd, {"error": str(error)})
+        sys.exit(f"{prog}: {error}")
+    except BaseException as error:  # a bundle may even try to end the process
+        tell(options.ready_fd, {"error": f"{type(error).__name__}: {error}"})
+        raise
 
 
 def _count(most: int) -> Callable[[str], int]:

@@ -8,7 +8,6 @@ Needs the package openenv.
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,7 @@ from openenv.core.env_server.types import Observation, State
 from agent_env.bundle import load_bundle
 from agent_env.errors import AgentEnvError
 from agent_env.server.episode import Episode, choose
-from agent_env.server.options import parse, tell
+from agent_env.server.options import run_main, tell
 from agent_env.server.process import run
 from agent_env.server.protocol import Reset, Step
 from agent_env.server.served import Served, serve
@@ -95,12 +94,7 @@ class _Undrained:
 
 def main() -> None:
     """Parse, load, serve."""
-    options = parse(sys.argv[1:], prog="python -m agent_env.server.stock")
-    try:
-        _start(options)
-    except AgentEnvError as error:
-        tell(options.ready_fd, {"error": str(error)})
-        sys.exit(f"agent_env.server.stock: {error}")
+    run_main("agent_env.server.stock", _start)
 
 
 def _start(options: argparse.Namespace) -> None:
