@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.options import Json
-from orchestrator.errors import NotConfirmed
+from orchestrator.errors import CloudError, NotConfirmed
 
 if TYPE_CHECKING:
     from orchestrator.localcloud.state import CloudState
@@ -28,7 +28,7 @@ def cloud_start(as_json: Json = False) -> None:
 
 @cloud_app.command("status")
 def cloud_status(as_json: Json = False) -> None:
-    """Say whether the local cloud runs, and where."""
+    """Say whether the local cloud runs, and where; exits with 15 when it doesn't."""
     from orchestrator.localcloud import process  # noqa: PLC0415
     from orchestrator.settings import Settings  # noqa: PLC0415
 
@@ -65,10 +65,10 @@ def _would_lose(running: dict[str, int]) -> NotConfirmed:
 
 def _print_cloud(state: CloudState | None, *, as_json: bool) -> None:
     if state is None:
-        typer.echo(
-            "null" if as_json else "The local cloud isn't running. Start it: gpurun cloud start"
-        )
-    elif as_json:
+        if as_json:
+            typer.echo("null")
+        raise CloudError("The local cloud isn't running.", hint="Start it: gpurun cloud start")
+    if as_json:
         typer.echo(json.dumps(asdict(state), indent=1))
     else:
         typer.echo(f"The local cloud runs at {state.url} ({state.driver} boxes, pid {state.pid}).")

@@ -84,6 +84,12 @@ def test_a_missing_local_cloud_is_named_with_the_command_that_starts_it(tmp_path
     assert "gpurun cloud start" in done.stderr
 
 
+def test_a_script_can_ask_whether_the_local_cloud_runs(tmp_path: Path) -> None:
+    told = gpurun("cloud", "status", home=tmp_path, code=15)
+    assert (told.stdout, "gpurun cloud start" in told.stderr) == ("", True)
+    assert gpurun("cloud", "status", "--json", home=tmp_path, code=15).stdout == "null\n"
+
+
 @pytest.mark.parametrize("run_id", ["nonsense", "../../etc", "a'$(reboot)-261129-193045-abcd"])
 def test_what_is_no_run_id_is_refused(tmp_path: Path, run_id: str) -> None:
     gpurun("pull", run_id, home=tmp_path, code=9)
