@@ -167,6 +167,20 @@ class LocalCloud:
     def volume(self, instance_id: str) -> Path:
         return self.home / "cloud" / "boxes" / instance_id
 
+    def empty(self) -> None:
+        """No box lives and the bucket holds nothing, as before the first test."""
+        living = [box for box in self.boxes() if box["State"]["Name"] != "terminated"]
+        for box in living:
+            self.terminate(box["InstanceId"])
+        for box in living:
+            self.wait(box["InstanceId"], "terminated")
+        for key in self.keys(""):
+            self.client("s3").delete_object(Bucket=BUCKET, Key=key)
+
+    def boxes(self) -> list[dict[str, Any]]:
+        found = self.ec2.describe_instances()["Reservations"]
+        return [dict(instance) for made in found for instance in made["Instances"]]
+
     def prepare(self) -> None:
         """A bucket, and a profile that may write run r1 and delete nothing."""
         self.client("s3").create_bucket(Bucket=BUCKET)
@@ -225,10 +239,17 @@ def start_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
 
 
 @pytest.fixture(scope="session")
-def cloud(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[LocalCloud]:
+def shared_cloud(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[LocalCloud]:
     """One cloud for all tests that don't end it."""
     if why_not := bubblewrap.usable():
         pytest.skip(f"no bubblewrap boxes here: {why_not}")
     home = tmp_path_factory.mktemp("home")
     yield start(home, driver="bwrap", wheels=wheels)
     process.stop(home)
+
+
+@pytest.fixture
+def cloud(shared_cloud: LocalCloud) -> Iterator[LocalCloud]:
+    """The shared cloud, emptied after the test: tests come in any order."""
+    yield shared_cloud
+    shared_cloud.empty()
