@@ -12,6 +12,7 @@ from agent_env.training.config import (
     ProgramConfig,
     SftConfig,
     TrainingConfig,
+    VerlGrpoConfig,
 )
 
 
@@ -58,6 +59,9 @@ def _plays(config: ProgramConfig) -> Iterator[_Play]:
             rollouts = config.rollouts_per_step
             yield _Play("training", rollouts, (("rollouts_per_step", rollouts),))
     match config:
+        case VerlGrpoConfig():
+            # All of an eval is given to verl at once; its workers play `batch` together.
+            yield _Play("an eval", config.batch, (("batch", config.batch),))
         case GrpoConfig() | SftConfig():
             yield _eval(config, config.eval_samples, config.eval_tasks, "eval_samples")
         case EvaluateConfig():

@@ -87,7 +87,7 @@ def prepare(job: Job[SkyrlGrpoConfig], env: AgentEnv, tokenizer: Any) -> SkyrlRu
         max_prompt_length=config.prompt_tokens,
         prompts_per_step=wanted.prompts_per_step,
     ):
-        say(note)
+        say(f"config.rollouts_per_step: {note}")
     for path, group in zip((wanted.train_file, wanted.val_file), rows, strict=True):
         skyrl.write_dataset(path, group)
     return wanted

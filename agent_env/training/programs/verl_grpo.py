@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from agent_env.client import AgentEnv
+from agent_env.errors import AtCapacity
 from agent_env.training import verl
 from agent_env.training._calls import form_of
 from agent_env.training.config import ConfigError, VerlGrpoConfig
 from agent_env.training.job import Job, JobFailed, next_command
 from agent_env.training.metrics import MetricsFile
+from agent_env.training.preflight.room import room_fault
 from agent_env.training.preflight.source import source_faults
 from agent_env.training.preflight.template import load_tokenizer
 from agent_env.training.ray_job import check_trained_on, summary
@@ -49,7 +51,7 @@ def run(job: Job[VerlGrpoConfig], _stop: StopRequest) -> None:
         train, evals = _rows(env, config)
         settings = loop_settings(config, env, folder)
         wanted = verl_run(job, folder, call_format(config, tokenizer))
-        verl.check(wanted, settings, env, train, tokenizer)
+        check_fits(config, wanted, settings, env, train, tokenizer)
         verl.write_dataset(wanted.train_file, train)
         verl.write_dataset(wanted.val_file, evals)
         verl.write_loop_file(wanted.loop_file, settings)
@@ -84,6 +86,23 @@ def check_environment(job: Job[VerlGrpoConfig], env: AgentEnv) -> None:
 def _splits(env: AgentEnv, config: VerlGrpoConfig) -> list[str]:
     named = (config.split, config.eval_split)
     return [split for names in named for split in served_splits(env, config, names)]
+
+
+def check_fits(
+    config: VerlGrpoConfig,
+    wanted: verl.VerlRun,
+    settings: verl.LoopSettings,
+    env: AgentEnv,
+    train: list[Any],
+    tokenizer: Any,
+) -> None:
+    """As `verl.check`, and ConfigError where the server is too small even when nobody uses it."""
+    try:
+        verl.check(wanted, settings, env, train, tokenizer)
+    except AtCapacity as error:
+        if error.most is None:
+            raise
+        raise ConfigError([room_fault(config, settings.sessions, error.most)]) from None
 
 
 def loop_settings(config: VerlGrpoConfig, env: AgentEnv, folder: Path) -> verl.LoopSettings:

@@ -152,6 +152,20 @@ def test_checkpoints_of_other_tools_are_not_gone_on_with(job: Job[SkyrlGrpoConfi
             prepare(job, env, TOKENIZER)
 
 
+def test_a_server_for_fewer_rollouts_is_told_by_the_field_and_taken(
+    server: LocalServer, job: Job[SkyrlGrpoConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from agent_env.training.programs.skyrl_grpo import prepare  # noqa: PLC0415
+
+    config = {"bundle": "counter", "env_url": server.url}
+    there = job.model_copy(update={"config": job.config.model_copy(update=config)})
+    with AgentEnv(server.url) as env:
+        prepare(there, env, TOKENIZER)
+    assert "config.rollouts_per_step: 8 rollouts take turns on the server's 4 sessions" in (
+        capsys.readouterr().out
+    )
+
+
 def preflight(server: LocalServer, **changed: Any) -> list[str]:
     rows = rows_of(server.url, "counter/train")
     asked: dict[str, Any] = {

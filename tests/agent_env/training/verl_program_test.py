@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from agent_env.client import AgentEnv
+from agent_env.client.local import LocalServer
 from agent_env.training.config import ConfigError, VerlGrpoConfig, parse_config
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
@@ -81,6 +82,21 @@ def test_without_a_gpu_the_program_ends_at_once_and_says_so(tmp_path: Path, harn
     assert done.returncode == 2
     (said,) = done.stderr.splitlines()
     assert said.startswith("verl: trains on an NVIDIA GPU")
+
+
+def test_a_server_that_is_too_small_is_told_by_the_fields_that_ask_for_more(
+    tmp_path: Path, harness: Any, job: Job[VerlGrpoConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verl_grpo, "_machine_faults", lambda _: [])
+    model = str(harness.write_model(tmp_path / "model"))
+    with LocalServer(COUNTER, max_sessions=4) as server:
+        here = {"model": model, "env_url": server.url, "batch": 8, "prompt_tokens": 2048}
+        small = job.model_copy(update={"config": job.config.model_copy(update=here)})
+        with pytest.raises(ConfigError) as caught:
+            verl_grpo.run(small, StopRequest())
+    (said,) = caught.value.faults
+    assert said.startswith("config.rollouts_per_step: training plays 8 rollouts at once (an eval")
+    assert said.endswith("--max-sessions 8, or set rollouts_per_step and batch to 4 at most")
 
 
 def test_verls_numbers_and_the_recorded_rollouts_become_our_lines(tmp_path: Path) -> None:

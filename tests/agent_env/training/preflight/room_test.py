@@ -10,6 +10,7 @@ from agent_env.training.config import (
     GrpoConfig,
     ProgramConfig,
     SftConfig,
+    VerlGrpoConfig,
 )
 from agent_env.training.preflight.room import room_fault
 
@@ -52,6 +53,13 @@ TWO = {"bundle": ("gridsim", "inbox"), "split": ("coarse-train", "train")}
             8,
             "config.max_inflight: training plays 8 rollouts at once; the server has 4 sessions:"
             " start it with --max-sessions 8, or set max_inflight to 4 at most",
+        ),
+        (
+            VerlGrpoConfig(**SMALL, batch=6),
+            8,
+            "config.rollouts_per_step: training plays 8 rollouts at once (an eval 6); the server"
+            " has 4 sessions: start it with --max-sessions 8, or set rollouts_per_step and batch"
+            " to 4 at most",
         ),
     ],
 )
