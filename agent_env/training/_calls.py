@@ -1,31 +1,36 @@
-"""What a model wrote, read as tool calls and text: one parser for each form of call.
+"""What a model wrote, read as tool calls and text: one reader for each form of call.
 
 Two forms are in use, both between `<tool_call>` tags: one JSON object (Qwen3, Hermes), and tags
-for the function and each parameter (Qwen3-Coder, Qwen3.5), whose values only the tool's schema
-can type. A call that can't be read is the model's own fault: it becomes a text for the model.
-Nothing here raises, whatever the text.
+for the function and each parameter (Qwen3-Coder, Qwen3.5). A mark inside a string of a call is
+text. A call that can't be read is the model's own fault: it becomes a text for the model. Nothing
+here raises, whatever the text.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
+from agent_env.training import _tagged
+from agent_env.training._strict_json import decoded, first_decoded, whole
 from agent_env.types import ToolSpec
 
 Form = Literal["json", "xml"]
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _THINK, _THOUGHT = "<think>", "</think>"
-_END = re.compile(r"<\|im_end\|>|<\|endoftext\|>")
-_FUNCTION = re.compile(r"<function=([^<>\n]*)>(.*?)</function>", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([^<>\n]*)>(.*?)</parameter>", re.DOTALL)
-_WORDS = {"true": True, "false": False, "null": None, "none": None}
-_OF_WORDS = {"true": "boolean", "false": "boolean", "null": "null", "none": "null"}
+_ENDS = ("<|im_end|>", "<|endoftext|>")
+
+
+def _any_of(*marks: str) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, marks)))
+
+
+_MARK = _any_of(OPEN, _THINK, _THOUGHT, *_ENDS)
+_THOUGHT_OVER = _any_of(_THOUGHT, *_ENDS)
+_CALL_OVER = _any_of(CLOSE, _THINK, _THOUGHT, *_ENDS)
 
 
 @dataclass(frozen=True)
@@ -65,73 +70,75 @@ def form_of(template: str) -> Form | None:
 
 def read_reply(text: str, form: Form, tools: Sequence[ToolSpec] = ()) -> Reply:
     """What the model's raw text means; `tools` type the values of the form "xml"."""
-    said = _END.split(whole(text), maxsplit=1)[0]
-    said, in_thought = _without_thought(said)
-    schemas = {tool.name: tool.input_schema for tool in tools}
-    read = _json_call if form == "json" else _xml_reader(schemas)
+    text, at, has_thought = whole(text), 0, False
+    block = _json_block if form == "json" else _tagged_block(tools)
+    said: list[str] = []
     calls: list[ToolCall | BadCall] = []
-    rest = []
-    while OPEN in said:
-        before, _, said = said.partition(OPEN)
-        found, said = read(said)
-        rest.append(before)
-        calls += found
-    return Reply("".join([*rest, said]).strip(), tuple(calls), in_thought)
+    while mark := _MARK.search(text, at):
+        said.append(text[at : mark.start()])
+        at = mark.end()
+        if mark[0] == OPEN:
+            found, length = block(text[at:])
+            calls += found
+            at += length
+        elif mark[0] == _THINK:
+            over = _THOUGHT_OVER.search(text, at)
+            if over is None or over[0] != _THOUGHT:
+                return _reply(said, calls, in_thought=True)
+            at, has_thought = over.end(), True
+        elif mark[0] in _ENDS:
+            return _reply(said, calls)
+        elif has_thought:
+            said.append(mark[0])
+        else:  # The template opened the thought on the model's behalf: all of it was thinking.
+            said, calls, has_thought = [], [], True
+    return _reply([*said, text[at:]], calls)
 
 
-def _without_thought(said: str) -> tuple[str, bool]:
-    """The text outside of its thinking; a template may have opened the first on its behalf."""
-    before, closed, after = said.partition(_THOUGHT)
-    if closed and _THINK not in before:
-        said = after
-    kept = []
-    while _THINK in said:
-        before, _, thought = said.partition(_THINK)
-        kept.append(before)
-        _, closed, said = thought.partition(_THOUGHT)
-        if not closed:
-            return "".join(kept), True
-    return "".join([*kept, said]), False
+def _reply(said: list[str], calls: list[ToolCall | BadCall], *, in_thought: bool = False) -> Reply:
+    return Reply("".join(said).strip(), tuple(calls), in_thought)
 
 
-Found = tuple[list[ToolCall | BadCall], str]
-"""The calls of one block, and the text after it."""
+Found = tuple[list[ToolCall | BadCall], int]
+"""The calls of one block, and how long it is."""
 
 
-def _json_call(text: str) -> Found:
-    start = len(text) - len(text.lstrip())
+def _json_block(text: str) -> Found:
     try:
-        value, end = _DECODER.raw_decode(text, start)
-        _check_whole(value)
+        value, end = first_decoded(text)
     except (ValueError, RecursionError) as error:
-        return [BadCall(f"the tool call isn't valid JSON: {error}")], _after_block(text)
-    inside, closed, after = text[end:].partition(CLOSE)
+        _, length, _ = _block_end(text, 0)
+        return [BadCall(f"the tool call isn't valid JSON: {error}")], length
+    rest, length, closed = _block_end(text, end)
     if not closed:
-        return [BadCall(f"the tool call has no {CLOSE}")], ""
-    if inside.strip():
-        return [BadCall("a tool call holds one JSON object and nothing else")], after
-    return [_checked(value)], after
+        return [_without_end()], length
+    if rest.strip():
+        return [BadCall("a tool call holds one JSON object and nothing else")], length
+    return [_checked(value)], length
+
+
+def _block_end(text: str, start: int) -> tuple[str, int, bool]:
+    """What stands before the block's end, where to go on, and whether the end is there."""
+    over = _CALL_OVER.search(text, start)
+    if over is None:
+        return text[start:], len(text), False
+    closed = over[0] == CLOSE
+    return text[start : over.start()], over.end() if closed else over.start(), closed
+
+
+def _without_end() -> BadCall:
+    return BadCall(f"the tool call has no {CLOSE}")
 
 
 def call_of(name: str, arguments: str) -> ToolCall | BadCall:
     """The call of that name with those arguments, JSON text of the model's."""
     try:
-        value = _DECODER.decode(arguments)
-        _check_whole([name, value])
+        value = decoded(arguments)
+        if whole(name) != name:
+            raise ValueError("the name has half of a surrogate pair")
     except (ValueError, RecursionError) as error:
         return BadCall(f"the arguments of {whole(name)} aren't valid JSON: {error}")
     return _checked({"name": name, "arguments": value})
-
-
-def whole(text: str) -> str:
-    """The text without halves of characters, which no tokenizer takes."""
-    return text.encode(errors="replace").decode()
-
-
-def _check_whole(value: Any) -> None:
-    """Raises ValueError where JSON's escapes spell half a character."""
-    if whole(spelled := json.dumps(value, ensure_ascii=False)) != spelled:
-        raise ValueError("an escape spells half of a surrogate pair")
 
 
 def _checked(value: Any) -> ToolCall | BadCall:
@@ -144,82 +151,20 @@ def _checked(value: Any) -> ToolCall | BadCall:
     return ToolCall(name, arguments)
 
 
-def _after_block(text: str) -> str:
-    return text.partition(CLOSE)[2]
+def _tagged_block(tools: Sequence[ToolSpec]) -> Callable[[str], Found]:
+    schemas = {tool.name: tool.input_schema for tool in tools}
 
-
-def _xml_reader(schemas: dict[str, dict[str, Any]]) -> Callable[[str], Found]:
     def read(text: str) -> Found:
-        body, closed, after = text.partition(CLOSE)
-        if not closed:
-            return [BadCall(f"the tool call has no {CLOSE}")], ""
-        calls = [
-            ToolCall(name.strip(), dict(_arguments(inner, schemas.get(name.strip(), {}))))
-            for name, inner in _FUNCTION.findall(body)
-            if name.strip()
-        ]
-        if not calls:
-            why = (
-                "a tool call is written <function=NAME>…</function>, with a <parameter=NAME> each"
-            )
-            return [BadCall(why)], after
-        return [*calls], after
+        if whole_block := _tagged.in_order(text, schemas):
+            named, length = whole_block
+        else:
+            body, length, closed = _block_end(text, 0)
+            if not closed:
+                return [_without_end()], length
+            named = _tagged.anywhere(body, schemas)
+        if named:
+            return [ToolCall(*one) for one in named], length
+        why = "a tool call is written <function=NAME>…</function>, with a <parameter=NAME> each"
+        return [BadCall(why)], length
 
     return read
-
-
-def _arguments(inner: str, schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    properties = schema.get("properties", {})
-    for name, raw in _PARAMETER.findall(inner):
-        key = name.strip()
-        types = _types(properties.get(key, {}), schema.get("$defs", {}))
-        yield key, _typed(raw.removeprefix("\n").removesuffix("\n"), types)
-
-
-def _types(schema: dict[str, Any], defs: dict[str, Any]) -> set[str]:
-    """The names of the JSON types that a value of that schema may have; empty for any."""
-    named = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    if named in defs:
-        return _types(defs[named], {})
-    if "anyOf" in schema:
-        return {name for option in schema["anyOf"] for name in _types(option, defs)}
-    listed = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    if "type" not in schema and listed:
-        return {_type_of(value) for value in listed}
-    kind = schema.get("type", [])
-    return {kind} if isinstance(kind, str) else set(kind)
-
-
-def _type_of(value: Any) -> str:
-    names = {bool: "boolean", str: "string", type(None): "null", int: "integer", float: "number"}
-    return names.get(type(value), "object")
-
-
-def _typed(raw: str, types: set[str]) -> Any:
-    """The text as one of those types; as it stands if it is none, which the server then says."""
-    word = raw.strip().lower()
-    if _OF_WORDS.get(word) in types:
-        return _WORDS[word]
-    if not types or "string" in types:
-        return raw
-    try:
-        value = _DECODER.decode(raw.strip())
-        _check_whole(value)
-    except (ValueError, RecursionError):
-        return raw
-    return value
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"{digits} is too large a number")
-    return number
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
-
-
-# What JSON can't carry back would be refused as a broken frame, and cost the rollout its score.
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)

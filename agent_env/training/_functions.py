@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from agent_env.errors import BundleError, ToolError
-from agent_env.training._calls import whole
+from agent_env.training._strict_json import whole
 from agent_env.types import RESERVED_TOOLS, ToolSpec
 
 _ENDED = "The episode has ended."

@@ -12,8 +12,8 @@ from agent_env.training._calls import (
     ToolCall,
     call_of,
     read_reply,
-    whole,
 )
+from agent_env.training._strict_json import whole
 from agent_env.types import END_TURN, ToolSpec
 
 FORMS: dict[str, Form] = {"hermes": "json", "qwen3_coder": "xml"}

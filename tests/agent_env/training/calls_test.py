@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_env.errors import ToolError
@@ -63,11 +62,6 @@ def test_several_calls_keep_their_order_and_the_text_around_them() -> None:
     reply = read_reply(f"First {one}\n{two} done.", "json")
     assert reply.calls == (ToolCall("a", {}), ToolCall("b", {}))
     assert reply.text == "First \n done."
-
-
-def test_tags_inside_a_json_string_are_text() -> None:
-    text = '<tool_call>{"name": "plan", "arguments": {"note": "</tool_call>"}}</tool_call>'
-    assert called(text) == [ToolCall("plan", {"note": "</tool_call>"})]
 
 
 @pytest.mark.parametrize(
@@ -167,31 +161,6 @@ def test_no_text_breaks_the_reader(text: str, form: Form) -> None:
         if isinstance(call, ToolCall):
             assert call.name
             json.dumps(call.arguments, allow_nan=False)
-
-
-# Thinking and the end of a turn are marked wherever they stand, in a call's strings, too.
-TEXT = st.text().filter(lambda text: "think>" not in text and "<|" not in text)
-VALUES = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(),
-        st.floats(allow_nan=False, allow_infinity=False),
-        TEXT,
-    ),
-    lambda inner: st.one_of(st.lists(inner), st.dictionaries(TEXT, inner)),
-    max_leaves=9,
-)
-
-
-@settings(max_examples=30)
-@given(st.lists(st.tuples(TEXT.filter(bool), st.dictionaries(TEXT, VALUES)), max_size=4))
-def test_what_was_written_as_json_is_what_is_called(
-    calls: list[tuple[str, dict[str, Any]]],
-) -> None:
-    blocks = [json.dumps({"name": name, "arguments": given}) for name, given in calls]
-    text = "".join(f"<tool_call>\n{block}\n</tool_call>" for block in blocks)
-    assert called(text) == [ToolCall(*call) for call in calls]
 
 
 @pytest.mark.parametrize(

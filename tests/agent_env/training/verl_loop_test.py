@@ -74,12 +74,14 @@ def test_calls_reach_the_task_and_the_reward_is_its_own(
 def test_what_was_sampled_is_fed_back_as_it_was_and_only_that_is_trained_on(
     tmp_path: Path, server: LocalServer, env: AgentEnv, harness: Any
 ) -> None:
-    odd = "Fine… then" + harness.call("add", n=4) + harness.call("add", n=1, note="é🙂")
+    note = "é🙂 <think></think></tool_call><|im_end|>"
+    odd = "Fine… then" + harness.call("add", n=4) + harness.call("add", n=1, note=note)
     script = harness.Script(odd, "no call, in plain words", harness.call("commit"))
     worker = harness.made_worker(tmp_path, server.url, script)
     output = played(worker, rows(env, "turns")[0])
     (turns,) = script.asked.values()
     assert len(turns) == 3
+    assert f"5 {note}" in worker.tokenizer.decode(turns[1][0])
     for (prompt, sampled), (next_prompt, _) in pairwise(turns):
         assert next_prompt[: len(prompt) + len(sampled)] == prompt + sampled
     mine = [id_ for id_, own in zip(output.response_ids, output.response_mask, strict=True) if own]
