@@ -7,7 +7,7 @@ one column of JSON text: Arrow would merge the fields of all rows into each.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from agent_env.client import AgentEnv
 from agent_env.errors import NotInstalled
 
 AGENT_NAME = "agent_env"
+
+MADE_BY = "make the dataset's rows with agent_env.training.verl.rows"
+"""What to do about rows that aren't ours."""
 
 _OWN = ("prompt", "task_id", "split", "index", "environment")
 
@@ -30,6 +33,12 @@ def rows(
     """
     told = {"seed": seed, "purpose": purpose}
     return [_row(row, env.bundle_of(row["split"]), told) for row in env.rows(*splits)]
+
+
+def names_task(row: Mapping[str, Any]) -> bool:
+    """Whether the row says which task is to be played."""
+    told = row.get("extra_info") or {}
+    return told.get("split") is not None and told.get("index") is not None
 
 
 def write_dataset(path: Path, given: Sequence[dict[str, Any]]) -> Path:

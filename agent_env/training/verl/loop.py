@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_env.errors import NotInstalled
 from agent_env.training._episode import AsyncEpisode, Rollout
-from agent_env.training.verl.dataset import AGENT_NAME
+from agent_env.training.verl.dataset import AGENT_NAME, MADE_BY, names_task
 from agent_env.training.verl.errors import PromptTooLong, RolloutLost
 from agent_env.training.verl.loop_file import LoopSettings, settings_of
 from agent_env.training.verl.peer import Peer, peer_of
@@ -58,13 +58,12 @@ class AgentEnvLoop(AgentLoopBase):  # type: ignore[misc]
         """The rollout. Raises RolloutLost, PromptTooLong, TooManyUnscored."""
         peer = self._peer
         peer.expect_luck(row)
-        chosen = _chosen(row)
         async with peer.seats():
             peer.expect_luck(row)
             episode = AsyncEpisode(peer.env.async_session(), turns=True)
             play = Play(self, peer, self._reader, episode)
             try:
-                await self._bounded(play, row, chosen, sampling_params)
+                await self._bounded(play, row, _chosen(row), sampling_params)
                 output = self._output(play)
             except Exception as error:
                 peer.count(_lost(episode.rollout, _told(error)), row)
@@ -135,10 +134,7 @@ def _told(error: Exception) -> str:
 def _chosen(row: dict[str, Any]) -> dict[str, Any]:
     """What a session is opened with. Raises RolloutLost for a row that isn't ours."""
     told = row.get("extra_info") or {}
-    if told.get("split") is None or told.get("index") is None:
-        raise RolloutLost(
-            "the row's extra_info names no split and index: write the dataset with"
-            " agent_env.training.verl.write_dataset"
-        )
+    if not names_task(row):
+        raise RolloutLost(f"the row's extra_info names no split and index: {MADE_BY}")
     seed = {} if told.get("seed") is None else {"seed": int(told["seed"])}
     return {"split": str(told["split"]), "index": int(told["index"]), **seed}

@@ -15,6 +15,7 @@ from agent_env.training._episode import Episode
 from agent_env.training.config import ConfigError
 from agent_env.training.preflight.gpu import has_driver
 from agent_env.training.preflight.versions import installed
+from agent_env.training.verl.dataset import MADE_BY, names_task
 from agent_env.training.verl.loop_file import LoopSettings
 from agent_env.training.verl.overrides import VerlRun
 from agent_env.training.verl.peer import has_turns
@@ -44,7 +45,12 @@ def check(
             f"split: a step takes {run.prompts_per_step} different tasks, and there are"
             f" {len(given)}: verl divides by the steps in an epoch"
         )
-    faults += prompt_faults(run, settings, env, given, tokenizer)
+    known = [row for row in given if names_task(row)]
+    if lacking := len(given) - len(known):
+        faults.append(
+            f"rows: {lacking} of {len(given)} name no split and index in extra_info: {MADE_BY}"
+        )
+    faults += prompt_faults(run, settings, env, known, tokenizer)
     if faults:
         raise ConfigError(faults)
     env.check(sessions=settings.sessions)

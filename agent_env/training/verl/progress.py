@@ -79,9 +79,10 @@ class Progress:
 def rollouts(record: Path, kind: str, step: int) -> Iterator[Rollout]:
     """The rollouts of that kind and step, scored and lost."""
     known = list(lines(record))
-    several = len({line["bundle"] for line in known}) > 1
+    several = len({line["bundle"] for line in known} - {None}) > 1
     for line in known:
-        if (line["purpose"], line["step"]) == (kind, step):
+        # A row that isn't ours names no purpose; its rollout is lost, and counts.
+        if (line["purpose"] or "train", line["step"]) == (kind, step):
             episode = Episode(**{name: line[name] for name in _EPISODE & line.keys()})
             yield Rollout(
                 reward=episode.reward,

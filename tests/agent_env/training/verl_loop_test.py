@@ -19,6 +19,7 @@ from agent_env.client.local import LocalServer
 from agent_env.training._calls import BadCall
 from agent_env.training.verl import PromptTooLong, RolloutLost, TooManyUnscored, rows
 from agent_env.training.verl.peer import REFUSED
+from agent_env.training.verl.progress import rollouts
 from agent_env.training.verl.reading import Reader
 from tests.agent_env.conftest import COUNTER, eventually
 
@@ -246,6 +247,23 @@ def test_after_too_many_lost_rollouts_no_further_one_is_begun(
         (7, None, True)
     ] * 3
     assert lines[-1]["lost"].startswith(REFUSED)
+
+
+def test_a_row_that_names_no_task_is_an_unscored_rollout_and_counts(
+    tmp_path: Path, server: LocalServer, env: AgentEnv, harness: Any
+) -> None:
+    record = tmp_path / "rollouts.jsonl"
+    told = {"unscored_limit": 0.5, "unscored_rollouts": 1}
+    script = harness.Script("x")
+    worker = harness.made_worker(tmp_path, server.url, script, record=str(record), **told)
+    row = rows(env, "train")[0] | {"extra_info": None}
+    with pytest.raises(RolloutLost, match="names no split and index"):
+        played(worker, row)
+    (lost,) = rollouts(record, "train", 7)
+    assert (lost.reward, "names no split" in str(lost.lost)) == (None, True)
+    with pytest.raises(TooManyUnscored, match="names no split and index"):
+        played(worker, row)
+    assert script.asked == {}
 
 
 def test_a_model_server_that_gave_up_isnt_called_the_rollouts_deadline(

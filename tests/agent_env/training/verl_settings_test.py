@@ -96,15 +96,17 @@ def test_what_doesnt_fit_is_told_before_anything_is_loaded(
 ) -> None:
     run = harness.verl_run(tmp_path, prompt_tokens=300, nodes=2, workers=8, own_ray=False)
     settings = LoopSettings(url=env.url, sessions=4)
-    given = rows(env, "counter/train")
+    given = [*rows(env, "counter/train"), {"prompt": [], "extra_info": {"index": 0}}]
     with pytest.raises(ConfigError) as caught:
         check(run, settings, env, given, harness.byte_tokenizer(), cpus=4)
     assert [fault.split(":")[0] for fault in caught.value.faults] == [
         "cpus",
         "url",
         "sessions",
+        "rows",
         "prompt_tokens",
     ]
+    assert caught.value.faults[-2].startswith("rows: 1 of 5 name no split and index")
     assert "counter/train[0]" in caught.value.faults[-1]
 
 
