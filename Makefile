@@ -26,6 +26,11 @@ GPURUN := $(BIN)/gpurun
 WHEELS := .wheels
 CODE := orchestrator agent_env benchmarks tests tools runbooks/examples
 PIP_QUIET := -qq --disable-pip-version-check --only-binary :all:
+# Python compiles what is imported, when it is: a third of what a stack holds.
+PIP_INSTALL := pip install $(PIP_QUIET) --no-compile
+PIP_INSTALL_OURS := pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+# Installing ours writes its metadata beside the code, and several environments are made at once.
+ALONE := flock Makefile
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-build
 LOCK_ANY := $(LOCK) --universal --python-version 3.11
 # Two of what they need come only as source archives, pure Python.
@@ -78,7 +83,7 @@ cloud-stop: setup ## Stop the local cloud and its boxes; its buckets and budgets
 	$(GPURUN) cloud stop --yes
 
 ##@ Develop
-.PHONY: fmt lint types imports shell check test quick test-train test-openenv test-ray faults chaos scoreboard bench readme lock pins drift clean
+.PHONY: fmt lint types imports shell check test test-main test-beside quick test-train test-openenv test-ray faults chaos scoreboard bench readme lock pins drift clean
 fmt: setup ## Format and sort
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --quiet $(CODE) || true
@@ -98,9 +103,15 @@ shell: setup ## shellcheck: the scripts as they are rendered, and our own
 
 check: lint types imports shell ## Everything that needs no running
 
-test: setup train-setup openenv-setup ray-setup ## All tests: the main ones, those that train, those with OpenEnv itself, those on Ray
+test: ## All tests: the main ones; beside them those that train, those with OpenEnv itself, those on Ray
+	@$(MAKE) -j4 setup train-setup openenv-setup ray-setup
+	@$(MAKE) -j2 --output-sync=line test-main test-beside
+
+test-main: setup
 	-$(BIN)/python -m tools.unsloth_drift --fetch-only
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --durations=25
+
+test-beside: train-setup openenv-setup ray-setup # one after the other: each takes the memory of a trainer
 	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
 	.venv-openenv/bin/python -m pytest -m openenv -q
 	.venv-ray/bin/python -m pytest -m "verl or skyrl" -q
@@ -150,13 +161,13 @@ drift: setup ## Compare Unsloth's pinned wheels with what we know of them (fetch
 	$(BIN)/python -m tools.unsloth_drift $(if $(WRITE),--write)
 
 clean: ## Remove what make made (not your results, not the local cloud's state)
-	rm -rf .gpu-check .venv .venv-gpu .venv-train .venv-openenv $(WHEELS) .wheels-pins build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .gpu-check .venv .venv-gpu .venv-openenv .venv-ray .venv-train $(WHEELS) .wheels-pins build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.installed: requirements/dev.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install $(PIP_QUIET) --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m $(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	$(ALONE) $(BIN)/python -m $(PIP_INSTALL_OURS)
 	touch $@
 
 $(WHEELS)/cpu/.complete: templates/pins/cpu.txt requirements/wheels.txt
@@ -167,23 +178,23 @@ $(WHEELS)/cpu/.complete: templates/pins/cpu.txt requirements/wheels.txt
 
 .venv-train/.installed: $(WHEELS)/cpu/.complete requirements/train.txt pyproject.toml
 	test -x .venv-train/bin/python || $(PYTHON) -m venv .venv-train
-	.venv-train/bin/python -m pip install $(PIP_QUIET) --no-deps --no-index --find-links $(WHEELS)/cpu \
+	.venv-train/bin/python -m $(PIP_INSTALL) --no-deps --no-index --find-links $(WHEELS)/cpu \
 	  --require-hashes -r templates/pins/cpu.txt
-	.venv-train/bin/python -m pip install $(PIP_QUIET) --no-deps --require-hashes -r requirements/train.txt
-	.venv-train/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	.venv-train/bin/python -m $(PIP_INSTALL) --no-deps --require-hashes -r requirements/train.txt
+	$(ALONE) .venv-train/bin/python -m $(PIP_INSTALL_OURS)
 	touch $@
 
 .venv-openenv/.installed: requirements/openenv.txt pyproject.toml
 	test -x .venv-openenv/bin/python || $(PYTHON) -m venv .venv-openenv
-	.venv-openenv/bin/python -m pip install $(PIP_QUIET) --no-deps --require-hashes -r requirements/openenv.txt
-	.venv-openenv/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	.venv-openenv/bin/python -m $(PIP_INSTALL) --no-deps --require-hashes -r requirements/openenv.txt
+	$(ALONE) .venv-openenv/bin/python -m $(PIP_INSTALL_OURS)
 	touch $@
 
 .venv-ray/.installed: $(WHEELS)/cpu/.complete requirements/ray.txt pyproject.toml
 	test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
-	.venv-ray/bin/python -m pip install $(PIP_QUIET) $(RAY_FILES) --no-deps --find-links $(WHEELS)/cpu \
+	.venv-ray/bin/python -m $(PIP_INSTALL) $(RAY_FILES) --no-deps --find-links $(WHEELS)/cpu \
 	  --require-hashes -r requirements/ray.txt
 	# verl and TransferQueue install their tests under a name that hides ours.
 	rm -rf .venv-ray/lib/python*/site-packages/tests
-	.venv-ray/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(ALONE) .venv-ray/bin/python -m $(PIP_INSTALL_OURS)
 	touch $@
