@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -14,8 +15,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from agent_env.bundle import load_bundle
 from agent_env.client import AgentEnv
 from agent_env.client.local import LocalServer
+from agent_env.training._functions import tool_text
 from agent_env.training.verl import RolloutLost, rows
 from tests.agent_env.conftest import COUNTER, eventually
 
@@ -80,6 +83,57 @@ def test_a_server_that_restarts_in_mid_rollout_costs_time_and_nothing_else(
         facts = [output.extra_fields["reward_extra_info"] for output in worker.outputs]
         assert all(fact["env/continued"] >= 1 for fact in facts)
         eventually(lambda: active(server.url) == 0)
+
+
+def test_gridsims_expert_earns_under_verl_what_it_earns_without_though_the_server_dies(
+    tmp_path: Path, harness: Any
+) -> None:
+    with LocalServer("gridsim", max_sessions=ROLLOUTS, journal=tmp_path / "journal") as server:
+        env = AgentEnv(server.url)
+        given = [*rows(env, "train")[:3], rows(env, "coarse-train")[0]]
+        plays = [Played(env, row["extra_info"]) for row in given]
+        expert = Expert(harness, plays, before=Together(ROLLOUTS, server.restart))
+        worker = harness.made_worker(
+            tmp_path, server.url, expert, sessions=ROLLOUTS, scores=("value",)
+        )
+        outputs = asyncio.run(worker.play_all(given))
+        assert [output.reward_score for output in outputs] == [play.reward for play in plays]
+        facts = [output.extra_fields["reward_extra_info"] for output in outputs]
+        assert [fact["score/value"] for fact in facts] == [play.value for play in plays]
+        assert all(fact["env/continued"] >= 1 for fact in facts)
+    assert len({play.reward for play in plays}) == ROLLOUTS  # none is by chance another's
+
+
+class Played:
+    """What the bundle's expert does on a row of gridsim's, and what comes of it without verl."""
+
+    def __init__(self, env: AgentEnv, told: dict[str, Any]) -> None:
+        split, index = told["split"], told["index"]
+        rng = random.Random(index)
+        calls = load_bundle("gridsim").expert(env.tasks(split)[index], noise=0.1, rng=rng)
+        with env.session() as session:
+            session.reset(split=split, index=index)
+            first, last = [session.call_tool(*call) for call in calls]
+        self.first, self.second = calls
+        self.reads = tool_text(first.model_extra or {})
+        self.reward, self.value = last.reward, last.metadata["scores"]["value"]
+
+
+class Expert:
+    """A model that reads its day, and then does what was done on it; `before` its second call."""
+
+    def __init__(self, harness: Any, plays: list[Played], *, before: Any) -> None:
+        self._harness, self._plays, self._before = harness, plays, before
+        self._tokenizer = harness.byte_tokenizer()
+
+    async def generate(self, *, prompt_ids: list[int], **_: Any) -> Any:
+        seen = self._tokenizer.decode(prompt_ids)
+        name, arguments = self._plays[0].first
+        if mine := [play for play in self._plays if play.reads in seen]:
+            ((name, arguments),) = (play.second for play in mine)
+            await self._before()
+        ids = self._tokenizer.encode(self._harness.call(name, **arguments))
+        return self._harness.TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids))
 
 
 def test_without_a_journal_the_rollouts_are_lost_and_none_is_scored(
