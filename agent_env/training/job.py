@@ -10,6 +10,8 @@ import faulthandler
 import json
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -24,10 +26,11 @@ from agent_env.training.config import (
     ProgramConfig,
     parse_config,
 )
+from agent_env.training.disk import full_disk
 from agent_env.training.owner import job_on_box
 from agent_env.training.preflight import check_machine
 from agent_env.training.process import settle_process
-from agent_env.training.reporting import check_reporting
+from agent_env.training.reporting import settle_reporting
 from agent_env.training.stopping import Stopped, StopRequest
 
 EXIT_FAILED = 1
@@ -132,8 +135,24 @@ def _run(name: str, path: Path, stop: StopRequest) -> None:
     job = read_job(path, CONFIGS[name])
     if job.config.under_trl:
         check_machine(job.model_source, job.config)
-    check_reporting(job.config)
+    settle_reporting(job.config, job.out)
     settle_process(source=job.model_source, unsloth=job.config.unsloth is not None)
     # Found by name and only now: a wrong config is told in a fraction of a second, and unsloth
     # must be imported before the trainer that it rewrites.
-    import_module(f"agent_env.training.programs.{name}").run(job, stop)
+    with _full_disk_told(job.out):
+        import_module(f"agent_env.training.programs.{name}").run(job, stop)
+
+
+@contextmanager
+def _full_disk_told(out: Path) -> Iterator[None]:
+    """Raises JobFailed in the place of whatever met a full disk."""
+    try:
+        yield
+    except AgentEnvError:
+        raise
+    except Exception as error:
+        if (said := full_disk(error, out)) is None:
+            raise
+        on_box = "set the box's disk_gb higher in the runbook and run it again"
+        then = on_box if job_on_box() else f"make room there, then {next_command()}"
+        raise JobFailed(f"the disk is full: {said}: {then}") from None
