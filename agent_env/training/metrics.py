@@ -18,7 +18,7 @@ from typing import Literal
 Kind = Literal["train", "eval", "final"]
 Line = dict[str, float | int | str | None]
 
-TIMES = frozenset({"t", "seconds", "step_seconds", "eval_seconds", "env/waited_s"})
+TIMES = frozenset({"t", "seconds", "step_seconds", "eval_seconds", "env/waited_s", "gpu_gb"})
 """Keys that differ between two runs that are otherwise the same."""
 
 

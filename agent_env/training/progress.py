@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from transformers import TrainerCallback
 
+from agent_env.training.gpu_memory import GpuMemory
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import JobFailed, next_command
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.rollouts import NO_CALL_TRUNCATED, Rollout, Tally, tally
 from agent_env.training.stopping import StopRequest
+from agent_env.training.sums import flat_share
 
 TRAINER_NUMBERS = {
     "loss": "loss",
@@ -56,6 +58,9 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         """Whether the model may think before it acts."""
         self.tokens: int | None = None
         """The limit `completion_tokens`, where it is known."""
+        self.group: int | None = None
+        """Rollouts of a group, where they come group after group; else their rows name it."""
+        self.memory = GpuMemory()
         self.last: Tally | None = None
         """What the last train line counted."""
 
@@ -68,6 +73,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         rollouts = self.recorder.take()
         counted = self.last = tally(rollouts)
         numbers = {ours: logs.get(theirs) for ours, theirs in self._numbers.items()}
+        rewards = [rollout.reward for rollout in rollouts]
+        numbers["flat_groups"] = flat_share(rewards, self._groups(rollouts))
         self._write("train", state.global_step, counted, numbers)
         if self._guard is not None:
             _watch(self._guard, rollouts)
@@ -76,8 +83,16 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         """An eval's line; `began` is when, by `time.monotonic()`."""
         self._write("eval", step, counted, {"seconds": time.monotonic() - began})
 
+    def _look(self, *_told: Any, **_rest: Any) -> None:
+        """Where memory may be at its highest and the trainer says so."""
+        self.memory.look()
+
+    on_step_begin = on_substep_end = on_pre_optimizer_step = on_step_end = _look
+    on_prediction_step = _look
+
     def _write(self, kind: Any, step: int, counted: Tally, numbers: Mapping[str, Any]) -> None:
-        self.metrics.append(kind, step, counted.numbers() | dict(numbers), datetime.now(UTC))
+        values = counted.numbers() | dict(numbers) | self.memory.take()
+        self.metrics.append(kind, step, values, datetime.now(UTC))
         self._warn(counted)
         reward = "none" if counted.reward is None else f"{counted.reward:.3f}"
         say(
@@ -85,6 +100,11 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             f"rollouts {counted.rollouts} unscored {counted.unscored} "
             f"{numbers.get('seconds') or 0:.1f} s"
         )
+
+    def _groups(self, rollouts: Sequence[Rollout]) -> list[Hashable]:
+        if self.group is None:
+            return [rollout.row.get("task_id") for rollout in rollouts]
+        return [number // self.group for number in range(len(rollouts))]
 
     def _warn(self, counted: Tally) -> None:
         if not self._warned and counted.episodes.get(NO_CALL_TRUNCATED, 0) > 0.5:

@@ -6,7 +6,7 @@ is None, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from agent_env.training.metrics import Line
@@ -15,7 +15,10 @@ Numbers = dict[str, float | None]
 
 
 def training_numbers(lines: Iterable[Line]) -> Numbers:
-    """Of the `train` lines: rewards, tool calls and tokens a rollout, seconds a step."""
+    """Of the `train` lines: rewards, tool calls and tokens a rollout, seconds a step; and the
+    share of flat groups, and the GPU's memory also of evals, where the lines tell them.
+    """
+    lines = list(lines)
     trained = [line for line in lines if line["kind"] == "train"]
     first, last = trained[:1], trained[-1:]
     return {
@@ -26,7 +29,9 @@ def training_numbers(lines: Iterable[Line]) -> Numbers:
         "tool_calls_first": _mean(first, "env/tool_calls"),
         "tool_calls_last": _mean(last, "env/tool_calls"),
         "tokens": _mean(trained, "tokens"),
-        "step_seconds": _median(trained, "seconds"),
+        "step_seconds": median_of(trained, "seconds"),
+        **_flat(trained),
+        **memory_numbers(lines),
     }
 
 
@@ -37,8 +42,39 @@ def eval_numbers(lines: Iterable[Line], steps: int) -> Numbers:
     return {
         "eval_reward_middle": _mean(middle, "reward", "scored"),
         "eval_tool_calls": _mean(evals, "env/tool_calls"),
-        "eval_seconds": _median(evals, "seconds"),
+        "eval_seconds": median_of(evals, "seconds"),
     }
+
+
+def memory_numbers(lines: Iterable[Line]) -> dict[str, float]:
+    """`gpu_gb`, the most of the GPU's memory that any line tells; empty on a CPU."""
+    told = [value for line in lines if (value := _number(line, "gpu_gb")) is not None]
+    return {"gpu_gb": max(told)} if told else {}
+
+
+def flat_warning(numbers: Mapping[str, float | None]) -> str | None:
+    """What to say of a training in which no group of any step had two different rewards."""
+    reward = numbers.get("train_reward")
+    if numbers.get("flat_groups") != 1 or reward is None:
+        return None
+    return (
+        f"warning: no group of any step had two different rewards (their mean is {reward:.3f}), "
+        "so the model learned nothing from them: take easier tasks if that is low, harder ones if "
+        "it is high, or raise temperature or rollouts_per_task"
+    )
+
+
+def median_of(lines: Sequence[Line], name: str) -> float | None:
+    """Of the lines that have that number."""
+    values = [value for line in lines if (value := _number(line, name)) is not None]
+    return median(values) if values else None
+
+
+def _flat(trained: Sequence[Line]) -> Numbers:
+    """Nothing of a trainer that doesn't tell it."""
+    if not any("flat_groups" in line for line in trained):
+        return {}
+    return {"flat_groups": _mean(trained, "flat_groups", "scored")}
 
 
 def _mean(lines: Sequence[Line], name: str, weight: str = "rollouts") -> float | None:
@@ -49,11 +85,6 @@ def _mean(lines: Sequence[Line], name: str, weight: str = "rollouts") -> float |
     ]
     total = sum(count for _, count in told)
     return sum(value * count for value, count in told) / total if total else None
-
-
-def _median(lines: Sequence[Line], name: str) -> float | None:
-    values = [value for line in lines if (value := _number(line, name)) is not None]
-    return median(values) if values else None
 
 
 def _number(line: Line, name: str) -> float | None:

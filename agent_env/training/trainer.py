@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from transformers import PrinterCallback, TrainerCallback
+from transformers.integrations import TrackioCallback, WandbCallback
 from trl import GRPOTrainer
 
 from agent_env.training import trained_on
@@ -24,6 +25,7 @@ from agent_env.training.job import JobFailed
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.progress import Progress, StopAtStepEnd
 from agent_env.training.randomness import own_randomness
+from agent_env.training.reporting import run_name
 from agent_env.training.rollouts import Recorder, Rollout, Tally, tally
 from agent_env.training.stopping import Stopped, StopRequest
 from agent_env.training.unsloth import grpo_config
@@ -50,6 +52,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         told = self.args.chat_template_kwargs or {}
         self.progress.may_think = told.get("enable_thinking") is not False
         self.progress.tokens = self.args.max_completion_length
+        self.progress.group = self.args.num_generations
         recorder.ends = frozenset(self._ends())
         self.remove_callback(PrinterCallback)
         logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
@@ -67,6 +70,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         Raises Stopped when it was asked to stop outside of training.
         """
         self.progress.recorder.take()
+        self._open_reports()
         began = time.monotonic()
         try:
             with self.stop.held(False), own_randomness(self.args.seed):
@@ -79,6 +83,12 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         self.rollouts = self.progress.recorder.take()
         self.progress.evaluated(self.state.global_step, tally(self.rollouts), began)
         return numbers
+
+    def _open_reports(self) -> None:
+        """An eval reports before its first log, and trackio's report closes when training ends."""
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, WandbCallback | TrackioCallback):
+                callback.on_train_begin(self.args, self.state, self.control, model=self.model)
 
     def _save_checkpoint(self, *arguments: Any) -> None:
         """What it was trained on goes first: a checkpoint that is complete has it."""
@@ -121,6 +131,7 @@ def arguments(config: ProgramConfig, out: Path, **more: Any) -> dict[str, Any]:
         "max_completion_length": config.completion_tokens,
         "max_tool_calling_iterations": config.tool_rounds,
         "report_to": list(config.report_to) or "none",
+        "run_name": run_name(out),
         "logging_steps": 1,
         "disable_tqdm": True,
         "use_cpu": not gpu,

@@ -12,20 +12,21 @@ _TRAINING = (
     *("train_reward", "train_reward_first", "train_reward_last"),
     *("tool_calls", "tool_calls_first", "tool_calls_last", "tokens", "step_seconds", "unscored"),
 )
+_TRL = ("flat_groups", "gpu_gb")
 _EVALS = ("eval_reward_before", "eval_reward_after", "rise")
 _OUTAGE = tuple(
     f"{part}_{count}"
     for part in ("interrupted", "next", "after")
-    for count in ("rollouts", "scored", "unscored")
+    for count in ("rollouts", "scored", "unscored", "seconds")
 )
 
 NUMBERS: dict[str, tuple[str, ...]] = {
-    "sft": ("eval_reward", "unscored"),
+    "sft": ("eval_reward", "unscored", "gpu_gb"),
     "grpo": (
-        *(*_TRAINING, *_EVALS, *(f"{name}/" for name in _EVALS)),
+        *(*_TRAINING, *_TRL, *_EVALS, *(f"{name}/" for name in _EVALS)),
         *("eval_reward_middle", "eval_tool_calls", "eval_seconds", "env/"),
     ),
-    "async_grpo": (*_TRAINING, "env/"),
+    "async_grpo": (*_TRAINING, *_TRL, "env/"),
     "verl_grpo": (*_EVALS, "unscored"),
     "skyrl_grpo": (
         *(*_TRAINING, *_EVALS),
@@ -33,10 +34,10 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     ),
     "evaluate": (
         *("eval_reward", "reward", "eval_reward/", "reward/", "stderr"),
-        *("rollouts", "scored", "unscored", *_EPISODES),
+        *("rollouts", "scored", "unscored", "gpu_gb", *_EPISODES),
     ),
     "outage": (
         *(*_OUTAGE, "interrupted_reward", "interrupted_continued", "interrupted_zero"),
-        *("stopped_after_s", "down_s"),
+        *("stopped_after_s", "down_s", "gpu_gb"),
     ),
 }

@@ -21,10 +21,11 @@ from agent_env.training.checkpoints import checkpoint_step, latest_complete_chec
 from agent_env.training.config import AsyncGrpoConfig
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
+from agent_env.training.progress import say
 from agent_env.training.rollout_worker import STALE_AFTER_S, EpisodeLog, WorkerFactory
 from agent_env.training.serving import environments, open_env, served_splits, task_rows
 from agent_env.training.stopping import Stopped, StopRequest
-from agent_env.training.summary import training_numbers
+from agent_env.training.summary import flat_warning, training_numbers
 from agent_env.training.trainer import arguments
 
 VLLM_WAIT_S = 240.0
@@ -41,7 +42,10 @@ def run(job: Job[AsyncGrpoConfig], stop: StopRequest) -> None:
         if config.server_url:
             wait_for_vllm(config.server_url)
         learn(async_trainer(job, env, metrics, stop), job, metrics, stop)
-    metrics.append("final", config.steps, _summary(metrics), datetime.now(UTC))
+    numbers = _summary(metrics)
+    metrics.append("final", config.steps, numbers, datetime.now(UTC))
+    if warning := flat_warning(numbers):
+        say(warning)
 
 
 def async_trainer(

@@ -14,6 +14,7 @@ from agent_env.training.metrics import MetricsFile
 from agent_env.training.rollouts import Rollout
 from agent_env.training.serving import environments, open_env, served_splits, task_rows
 from agent_env.training.stopping import StopRequest
+from agent_env.training.summary import memory_numbers
 from agent_env.training.trainer import evaluator
 
 
@@ -43,6 +44,7 @@ def run(job: Job[EvaluateConfig], stop: StopRequest) -> None:
     counted = judge.counted()
     numbers = counted.numbers()
     numbers |= {f"eval_{name}": numbers[name] for name in ("reward", *counted.rewards)}
+    numbers |= memory_numbers(metrics.lines())
     metrics.append("final", 1, numbers, datetime.now(UTC))
 
 

@@ -13,10 +13,11 @@ from agent_env.training.checkpoints import checkpoint_step, latest_complete_chec
 from agent_env.training.config import GrpoConfig
 from agent_env.training.job import Job
 from agent_env.training.metrics import MetricsFile
+from agent_env.training.progress import say
 from agent_env.training.rollouts import NO_CALL_TRUNCATED
 from agent_env.training.serving import environments, open_env, served_splits, task_rows
 from agent_env.training.stopping import Stopped, StopRequest
-from agent_env.training.summary import eval_numbers, training_numbers
+from agent_env.training.summary import eval_numbers, flat_warning, training_numbers
 from agent_env.training.trainer import Trainer
 
 
@@ -31,7 +32,10 @@ def run(job: Job[GrpoConfig], stop: StopRequest) -> None:
         trainer = _trainer(job, env, metrics, stop)
         metrics.cut_back(_begun(job, goes_on))
         _learn(trainer, job, metrics, stop)
-    metrics.append("final", config.steps, _summary(metrics, config.steps), datetime.now(UTC))
+    numbers = _summary(metrics, config.steps)
+    metrics.append("final", config.steps, numbers, datetime.now(UTC))
+    if warning := flat_warning(numbers):
+        say(warning)
 
 
 def _trainer(

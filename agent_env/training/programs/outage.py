@@ -19,6 +19,7 @@ from agent_env.training.job import Job
 from agent_env.training.metrics import Line, MetricsFile
 from agent_env.training.serving import check_bundles, task_rows
 from agent_env.training.stopping import Stopped, StopRequest
+from agent_env.training.summary import median_of, memory_numbers
 from agent_env.training.trainer import Trainer, arguments
 from agent_env.training.unsloth import grpo_config
 
@@ -43,13 +44,15 @@ def run(job: Job[OutageConfig], stop: StopRequest) -> None:
     numbers = outage_costs(metrics.lines(), config.interrupt_step)
     numbers |= {f"interrupted_{name}": count for name, count in interruption.counts.items()}
     numbers |= {"stopped_after_s": interruption.stopped_after_s, "down_s": interruption.down_s}
+    numbers |= memory_numbers(metrics.lines())
     metrics.append("final", config.steps, numbers | {"rule": config.rule}, datetime.now(UTC))
 
 
 def outage_costs(lines: Sequence[Line], step: int) -> dict[str, Any]:
     """Rollouts of the interrupted `step`, of the next one, and of all after that.
 
-    And the interrupted step's mean reward over its scored rollouts, if there are any.
+    And how long such a step took (`…_seconds`, of several the median), waits for the server
+    included; and the interrupted step's mean reward over its scored rollouts, if there are any.
     """
     trained = [line for line in lines if line["kind"] == "train"]
     groups = {
@@ -57,11 +60,12 @@ def outage_costs(lines: Sequence[Line], step: int) -> dict[str, Any]:
         "next": [line for line in trained if line["step"] == step + 1],
         "after": [line for line in trained if int(line["step"] or 0) > step + 1],
     }
-    costs = {
+    costs: dict[str, Any] = {
         f"{name}_{count}": sum(int(line[count] or 0) for line in group)
         for name, group in groups.items()
         for count in COUNTS
     }
+    costs |= {f"{name}_seconds": median_of(group, "seconds") for name, group in groups.items()}
     (reward,) = (line["reward"] for line in groups["interrupted"])
     return costs if reward is None else costs | {"interrupted_reward": reward}
 

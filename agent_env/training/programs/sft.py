@@ -14,12 +14,14 @@ from agent_env.client import AgentEnv
 from agent_env.training import learner, merging, models, preflight, tiny, unsloth
 from agent_env.training.config import SftConfig
 from agent_env.training.demonstrations import Conversation, play_expert, tools_of
+from agent_env.training.gpu_memory import GpuMemory
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.metrics import MetricsFile
 from agent_env.training.randomness import seed_everything
 from agent_env.training.rollouts import Tally
 from agent_env.training.serving import environments, open_env, served_splits, task_rows
 from agent_env.training.stopping import StopRequest
+from agent_env.training.summary import memory_numbers
 from agent_env.training.trainer import Trainer, evaluator
 from agent_env.training.warmstart import Example, to_example, warm_start
 
@@ -43,7 +45,8 @@ def run(job: Job[SftConfig], stop: StopRequest) -> None:
         judge = _judge(job, env, model, tokenizer, metrics, stop)
         judged = _teach(config, model, examples, judge, metrics)
     _save(job, model, tokenizer)
-    numbers = {"eval_reward": judged.reward, "unscored": judged.unscored}
+    numbers: dict[str, Any] = {"eval_reward": judged.reward, "unscored": judged.unscored}
+    numbers |= memory_numbers(metrics.lines())
     metrics.append("final", config.steps, numbers, datetime.now(UTC))
 
 
@@ -136,7 +139,7 @@ def _teach(
             learning_rate=rate,
             rng=rng,
         )
-        _log(losses, metrics)
+        _log(losses, judge.progress.memory, metrics)
         judged = judge.judge()
         if judged.reward is not None and judged.reward >= config.gate:
             return judged
@@ -144,7 +147,9 @@ def _teach(
     raise JobFailed(f"eval reward {judged.reward} after the warm start, the gate is {config.gate}")
 
 
-def _log(losses: Any, metrics: MetricsFile) -> None:
+def _log(losses: Any, memory: GpuMemory, metrics: MetricsFile) -> None:
+    """A line now and then; what the steps took of the GPU stands in the next eval's."""
     for step, loss in enumerate(losses, start=1):
+        memory.look()
         if step % LOG_EACH_STEPS == 0:
             metrics.append("train", step, {"reward": None, "loss": loss}, datetime.now(UTC))

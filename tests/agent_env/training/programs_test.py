@@ -18,13 +18,15 @@ import pytest
 from agent_env import AgentEnv
 from agent_env.client.local import LocalServer
 from agent_env.training.checkpoints import latest_complete_checkpoint
-from agent_env.training.config import OutageConfig
+from agent_env.training.config import GrpoConfig, OutageConfig
 from agent_env.training.config.numbers import NUMBERS
 from agent_env.training.interruption import Interruption
 from agent_env.training.job import read_job
 from agent_env.training.metrics import TIMES
+from agent_env.training.programs.grpo import run as run_grpo
 from agent_env.training.programs.outage import run as run_outage
 from agent_env.training.stopping import StopRequest
+from agent_env.training.trained_on import RECORD
 
 # Each starts the trainer several times, and its imports alone take a while on a busy machine.
 pytestmark = [pytest.mark.trl, pytest.mark.timeout(240)]
@@ -119,6 +121,12 @@ def unlisted(program: str, final: dict[str, Any]) -> set[str]:
     return {name for name in told if not name.startswith(alike)}
 
 
+def untold(program: str, final: dict[str, Any]) -> set[str]:
+    """What a runbook may name and the last line doesn't tell, times apart."""
+    names = {name for name in NUMBERS[program] if not name.endswith("/")}
+    return names - final.keys() - TIMES
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("jobs")
@@ -148,7 +156,7 @@ def undisturbed(home: Path, model: Path) -> Job:
 def test_a_warm_start_leaves_a_model_and_ends_with_its_eval(warm: Job) -> None:
     final = warm.metrics()[-1]
     assert final["kind"] == "final"
-    assert unlisted("sft", final) == set()
+    assert unlisted("sft", final) == untold("sft", final) == set()
     assert 0 < final["eval_reward"] <= 1
     assert (warm.out / "model" / "model.safetensors").exists()
     assert not (warm.out / "model.partial").exists()
@@ -175,8 +183,35 @@ def test_a_run_evaluates_before_during_and_after_and_tells_the_rise(undisturbed:
     assert {line["rollouts"] for line in lines if "rollouts" in line} == {8}
     rewards = [line["reward"] for line in lines if line["kind"] == "train"]
     assert final["train_reward"] == pytest.approx(sum(rewards) / len(rewards), abs=2e-6)
-    assert unlisted("grpo", final) == set()
+    assert unlisted("grpo", final) == untold("grpo", final) == set()
+    assert 0 <= final["flat_groups"] < 1
+    assert "gpu_gb" not in (undisturbed.folder / "metrics.jsonl").read_text()
     assert (undisturbed.out / "model" / "model.safetensors").exists()
+
+
+def test_a_run_whose_groups_have_no_spread_ends_with_a_warning(
+    home: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    # So cold, every rollout of a group is the same one.
+    config = GRPO | {"steps": 2, "eval_tasks": 1, "temperature": 1e-3}
+    job = Job(home / "flat", "grpo").write(config, model)
+    run_grpo(read_job(job.folder / "job.json", GrpoConfig), StopRequest())
+    final = job.metrics()[-1]
+    assert (final["flat_groups"], final["unscored"]) == (1, 0)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("warning: no group of any step had two different rewards")
+    assert f"mean is {final['train_reward']:.3f}" in last
+
+
+def test_a_full_disk_is_one_line_and_no_traceback(home: Path, model: Path) -> None:
+    job = Job(home / "full", "grpo").write(GRPO, model)
+    job.out.mkdir()
+    (job.out / f"{RECORD}.partial").symlink_to("/dev/full")
+    assert job.run() == 1
+    (line,) = job.stderr.splitlines()
+    assert line.startswith("failed: the disk is full: [Errno 28] No space left on device")
+    assert line.endswith(f"agent_env.training.grpo {job.folder / 'job.json'}")
 
 
 def test_a_trainer_killed_twice_ends_with_the_metrics_of_an_undisturbed_run(
@@ -219,7 +254,7 @@ def test_an_eval_counts_every_rollout_and_writes_it_down(home: Path, model: Path
     final = job.metrics()[-1]
     assert (len(rewards), final["rollouts"], final["unscored"]) == (6, 6, 0)
     assert final["eval_reward"] == pytest.approx(sum(rewards) / 6, abs=1e-6)
-    assert unlisted("evaluate", final) == set()
+    assert unlisted("evaluate", final) == untold("evaluate", final) == set()
     assert {json.loads(line)["split"] for line in lines} == {"coarse-eval"}
 
 
@@ -272,6 +307,9 @@ def test_an_outage_costs_what_its_rule_says_and_no_lost_rollout_counts_as_zero(
     assert (final["interrupted_continued"], final["interrupted_zero"]) == (outage.interrupted, 0)
     assert ("interrupted_reward" in final) == (outage.interrupted > 0)
     assert final["down_s"] >= 0.5
+    if outage.next and outage.interrupted == 0:  # the next step begins without the server
+        assert final["next_seconds"] >= 0.5
+    assert untold("outage", final) <= {"interrupted_reward"}
     assert unlisted("outage", final) == {"rule"}  # which is no number
 
 
