@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.aws.dead_letters import Letter, read_letters
-from orchestrator.errors import ApiError
+from orchestrator.errors import ApiError, QuotaError
 from orchestrator.run import EventKind
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def letters_of(session: Session, record: RunRecord, now: datetime) -> list[Lette
         return []
     try:
         return read_letters(session, record.run_id)
-    except ApiError as error:
+    except (ApiError, QuotaError) as error:
         return [Letter("", f"the dead letters can't be read: {error.message}")]
 
 

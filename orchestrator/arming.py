@@ -123,7 +123,7 @@ class Armer:
     def _try_again(self, make: Callable[[BoxRecord], None], box: BoxRecord) -> None:
         try:
             make(box)
-        except ApiError as error:
+        except (ApiError, QuotaError) as error:
             self.on_step(f"it can't be made now: {error.message}")
 
     def _is_armed(self, instance_id: str) -> bool:

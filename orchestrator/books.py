@@ -123,15 +123,22 @@ class Books:
 
     def _close_all(self, records: Sequence[BoxRecord]) -> None:
         """The run is over: whatever its boxes didn't say any more is cut."""
-        for box, lives in lives_by_box(self.lives(records)).items():
-            if all(life.ended for life in lives):
+        by_box = lives_by_box(self.lives(records))
+        for box in (each.name for each in self.record.plan.boxes):
+            lives = by_box.get(box)
+            if not lives:
+                self.close_jobs(box, recovery.without_a_life(began=True), begun_only=True)
+            elif all(life.ended for life in lives):
                 self.close_jobs(box, recovery.ENDED + lives[-1].reason)
 
-    def close_jobs(self, box: str, reason: str) -> None:
-        """Jobs that no box will go on with are cut: a job on another box may wait for them."""
+    def close_jobs(self, box: str, reason: str, *, begun_only: bool = False) -> None:
+        """Jobs that no box will go on with are cut: a job on another box may wait for them.
+
+        Those that never said a word are left as they are with `begun_only`.
+        """
         names = [job.name for job in self.record.plan.jobs_of(box)]
         statuses = results.read_statuses(self.bucket, self.record.run_id, names)
-        for name in names:
+        for name in statuses if begun_only else names:
             status = statuses.get(name, {"job": name, "box": box, "state": "waiting"})
             if not recovery.is_over(status):
                 cut = status | {"state": "cut", "reason": reason}

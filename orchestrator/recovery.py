@@ -79,6 +79,16 @@ class Facts:
         """Jobs that haven't ended for good."""
         return [job for job in self.jobs if not is_over(self.statuses.get(job.name, {}))]
 
+    @property
+    def began(self) -> bool:
+        """One of its jobs has said something: the box lived, whether or not it was ever seen."""
+        return any(job.name in self.statuses for job in self.jobs)
+
+
+def without_a_life(began: bool) -> str:
+    """Why no box goes on with the jobs of one that no controller ever saw."""
+    return ENDED + ("it ran while nobody watched" if began else "it was never launched")
+
 
 def is_over(status: Mapping[str, Any]) -> bool:
     """Whether nothing more is to come of a job; one that a notice cut is only interrupted."""
@@ -98,7 +108,7 @@ def next_for(facts: Facts, now: datetime, *, ending: bool = False) -> Next:
     if not lives and ending:
         return Over()
     if not lives:
-        return Launch(1) if now < box.drain_at else Close(ENDED + "it was never launched")
+        return Launch(1) if now < box.drain_at else Close(without_a_life(facts.began))
     if living := [life for life in lives if life.state not in (GONE, "terminated")]:
         return Wait(f"EC2 calls {living[-1].instance_id} {living[-1].state}")
     newest = _telling(lives)

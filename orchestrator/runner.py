@@ -213,10 +213,11 @@ class Runner:
             try:
                 if self._all_ended():
                     return
-            except ApiError as error:  # a local cloud that is gone won't come back: CloudError
+            except (ApiError, QuotaError) as error:  # not CloudError: that won't come back
                 if self.clock.now() > self.record.expires_at + AFTER:
                     raise
-                self.on_step(f"no answer, trying again: {error.message}")
+                what = "no answer" if isinstance(error, ApiError) else "not now"
+                self.on_step(f"{what}, trying again: {error.message}")
             self.clock.sleep(self.poll_s)
 
     def _all_ended(self) -> bool:

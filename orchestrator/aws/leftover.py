@@ -19,7 +19,7 @@ from orchestrator.aws.kinds import KINDS, Bills, Kind
 from orchestrator.aws.refusals import boundary, is_missing
 from orchestrator.aws.role_policies import BOX, KILL, PATH
 from orchestrator.aws.tags import PREFIX, as_map, named, of_run, parse_time, where
-from orchestrator.errors import CloudError, CredentialsError, GpurunError
+from orchestrator.errors import CloudError, GpurunError
 
 if TYPE_CHECKING:
     from orchestrator.aws.session import Session
@@ -87,16 +87,19 @@ class Seen:
 def seen_in(session: Session) -> Seen:
     """The same of all runs, where one service that is out doesn't hide what the others have.
 
+    A service may refuse credentials that EC2 has just taken: that, too, is of this service alone.
+
     Raises:
-        CredentialsError, CloudError: nothing that follows would be answered either.
-        ApiError: the instances can't be seen, which bill: it's as if the region wasn't.
+        CloudError: nothing that follows would be answered either.
+        CredentialsError, ApiError: the instances can't be seen, which bill: it's as if the
+            region wasn't.
     """
     found, unseen = list[Leftover](), dict[str, str]()
     for name, look in _looks(session, None).items():
         try:
             with boundary():
                 found += look()
-        except (CredentialsError, CloudError):
+        except CloudError:
             raise
         except GpurunError as error:
             if name == _FIRST:

@@ -72,11 +72,16 @@ def end_boxes(session: Session, run_id: str, alive: Sequence[BoxRecord]) -> None
 
 
 def _round(session: Session, run_id: str) -> tuple[str, ...]:
-    """End the boxes, then all the rest; returns instances that wouldn't end."""
+    """End the boxes, then all the rest; returns instances that wouldn't end.
+
+    Raises:
+        CredentialsError: a step was refused for them: the others, of other services, were gone
+            through all the same.
+    """
     stuck = _end_boxes(session, run_id)
-    if not stuck:
-        for step in _STEPS:
-            _go_on_after(step, session, run_id)
+    refused = [] if stuck else [_go_on_after(step, session, run_id) for step in _STEPS]
+    for error in filter(None, refused):
+        raise error
     return stuck
 
 
@@ -117,14 +122,19 @@ def _switch(session: Session, run_id: str, box: BoxRecord) -> str:
     )
 
 
-def _go_on_after(step: Step, session: Session, run_id: str) -> None:
-    """A step that fails leaves something behind, which the check at the end names."""
+def _go_on_after(step: Step, session: Session, run_id: str) -> CredentialsError | None:
+    """A step that fails leaves something behind, which the check at the end names.
+
+    One service may refuse credentials that the others take: that is returned.
+    """
     try:
         step(session, run_id)
-    except (CredentialsError, CloudError):
+    except CloudError:
         raise
     except GpurunError as error:
         _log.warning("teardown of %s goes on after: %s", run_id, error.message)
+        return error if isinstance(error, CredentialsError) else None
+    return None
 
 
 @boundary()

@@ -98,13 +98,13 @@ def look(session: Session, where: Iterable[str] | None = None) -> Sight:
     have a box there that needs it.
 
     Raises:
-        CredentialsError: none, or refused.
+        CredentialsError: none, or refused wherever they were shown.
         CloudError: the local cloud doesn't answer.
     """
     unseen: dict[str, str] = {}
     of_iam = _look_at(global_ones, session)
-    if isinstance(of_iam, str):
-        unseen["IAM"] = of_iam
+    if isinstance(of_iam, GpurunError):
+        unseen["IAM"] = of_iam.message
         of_iam = []
     homes = {item.home for item in of_iam if item.home}
     names = sorted(set(where) if where is not None else {*regions(session), *homes})
@@ -116,7 +116,10 @@ def look(session: Session, where: Iterable[str] | None = None) -> Sight:
             seen[name] = answer.items
             unseen |= {f"{name} {service}": why for service, why in answer.unseen.items()}
         else:
-            unseen[name] = answer
+            unseen[name] = answer.message
+    refused = [answer for answer in answers if isinstance(answer, CredentialsError)]
+    if refused and not seen:
+        raise refused[0]
     # Where nothing tells, a role is only safe to take when no region can have a box that needs it.
     here = session.region if where is None and not unseen else ""
     for item in of_iam:
@@ -172,7 +175,7 @@ def _told_in(failed: dict[str, str], run_id: str) -> Iterator[None]:
     """What goes wrong with one run must not keep the others from ending."""
     try:
         yield
-    except (CredentialsError, CloudError):
+    except CloudError:
         raise
     except GpurunError as error:
         failed[run_id] = error.message
@@ -208,14 +211,14 @@ def _lives(item: Leftover) -> bool:
     return item.kind == "instance" and item.detail.partition(",")[0] in ALIVE
 
 
-def _look_at(what: Callable[[Session], _T], session: Session) -> _T | str:
+def _look_at(what: Callable[[Session], _T], session: Session) -> _T | GpurunError:
     """What is there, or why nobody can tell."""
     try:
         return what(session)
-    except (CredentialsError, CloudError):
+    except CloudError:
         raise
     except GpurunError as error:
-        return error.message
+        return error
 
 
 def _home(item: Leftover, seen: dict[str, list[Leftover]], here: str) -> str:

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from orchestrator import run, start
+from orchestrator.aws import schedules
 from orchestrator.aws.stack import leftovers
 from orchestrator.aws.tags import of_run
-from orchestrator.errors import ApiError, CapacityError, ClockWrong
+from orchestrator.errors import ApiError, CapacityError, ClockWrong, QuotaError
 from orchestrator.localcloud.strict import StrictRules, strict_aws
 from orchestrator.payload import Payload
 from orchestrator.quote import SLACK
@@ -229,6 +230,32 @@ def test_a_schedule_or_guard_that_somebody_deleted_is_made_again(
     drive(world, deleted, looks, world.finishes)
     (box,) = world.instances()
     assert seen == [[box.instance_id, f"{world.record.run_id}/one"]]
+    assert world.left() == []
+
+
+@pytest.mark.parametrize("name", ["find_kills", "ensure_kill", "ensure_guard"])
+def test_a_used_up_quota_while_a_run_is_watched_ends_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    world.begin()
+    made = world.controller()
+    made.launch_all()
+    scheduler = world.session.client("scheduler")
+    for each in scheduler.list_schedules()["Schedules"]:
+        scheduler.delete_schedule(Name=each["Name"], GroupName="default")
+    tries: list[object] = []
+
+    def used_up(*args: object) -> Any:
+        tries.append(args)
+        raise QuotaError("The account's quota is used up (CreateSchedule)")
+
+    def passes() -> None:
+        monkeypatch.undo()
+
+    monkeypatch.setattr(schedules, name, used_up)
+    drive(world, passes, world.finishes)
+    assert tries
+    assert world.status()["state"] == "done"
     assert world.left() == []
 
 
@@ -542,6 +569,32 @@ def test_an_answer_that_got_lost_with_its_controller_is_found_again(
     world.controller().launch_all()
     monkeypatch.undo()
     assert [box.zone for box in world.instances()] == ["us-east-1b"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_jobs_of_a_box_that_nobody_ever_saw_are_cut_and_say_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    world.begin()
+    one = world.controller()
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(one.launcher.armer, "note", die)
+    with pytest.raises(KeyboardInterrupt):
+        one.launch_all()
+    world.says("running")
+    world.forget()
+    if late:
+        world.clock.at += DAY
+        world.controller().drive()
+    else:
+        world.controller().finish()
+    assert (world.status()["state"], world.status()["reason"]) == (
+        "cut",
+        "its box ended: it ran while nobody watched",
+    )
 
 
 def test_an_attempt_that_lived_and_died_unseen_is_not_taken_for_a_living_one(

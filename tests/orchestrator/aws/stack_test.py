@@ -218,7 +218,7 @@ def test_credentials_that_expire_are_never_taken_for_an_empty_account(
         leftovers(stack.session, RUN)
 
 
-def test_credentials_that_expire_half_way_end_the_teardown_at_once(
+def test_credentials_that_are_refused_half_way_are_told_at_the_end(
     stack: Stack, clock: FakeClock
 ) -> None:
     whole(stack)

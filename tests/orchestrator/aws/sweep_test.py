@@ -18,7 +18,7 @@ from orchestrator.aws.session import Session
 from orchestrator.aws.stack import Leftover, leftovers, teardown
 from orchestrator.aws.sweep import expired, look, overdue, sweep, undated
 from orchestrator.aws.tags import EXPIRES_AT
-from orchestrator.errors import ApiError
+from orchestrator.errors import ApiError, CredentialsError
 from orchestrator.localcloud.strict import StrictRules
 from tests.fake_clock import FakeClock
 
@@ -153,7 +153,7 @@ SERVICES: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize("service, operation, name", SERVICES)
-@pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException"])
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException", "OptInRequired"])
 def test_what_bills_ends_though_another_service_of_its_region_does_not_answer(
     stack: Stack,
     clock: FakeClock,
@@ -175,6 +175,46 @@ def test_what_bills_ends_though_another_service_of_its_region_does_not_answer(
     assert [box.alive for box in find_boxes(session, RUN)] == [False]
     assert sweep(session, clock.now(), HERE).failed == {}
     assert leftovers(session) == []
+
+
+def test_credentials_that_one_service_refuses_keep_no_run_from_ending(
+    build: Callable[[str], Stack], clock: FakeClock, session: Session
+) -> None:
+    for run in (RUN, OTHER_RUN):
+        build(run).launch()
+    clock.at += timedelta(hours=4)
+    no = {"Error": {"Code": "InvalidClientTokenId", "Message": "no"}}
+    with (
+        answer(session, "DescribeParameters", no, 400, service="ssm"),
+        answer(session, "ListSchedules", no, 400, service="scheduler"),
+    ):
+        swept = sweep(session, clock.now(), HERE)
+        assert [item.kind for run in (RUN, OTHER_RUN) for item in left_of(session, run)] == []
+    assert [*swept.unseen] == ["us-east-1 scheduler", "us-east-1 SSM"]
+    assert [*swept.failed] == [RUN, OTHER_RUN]
+    assert "DescribeParameters: InvalidClientTokenId" in swept.failed[RUN]
+
+
+def left_of(session: Session, run_id: str) -> list[Leftover]:
+    """Of what the services tell that still take the credentials."""
+    return [*seen_in(session).items, *global_ones(session, run_id)]
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_region_that_refuses_credentials_is_not_seen_and_all_of_them_are_an_error(
+    clock: FakeClock, session: Session, monkeypatch: pytest.MonkeyPatch, *, everywhere: bool
+) -> None:
+    def refused(where: Session) -> Seen:
+        if everywhere or where.region == "eu-central-1":
+            raise CredentialsError("AWS refused the credentials")
+        return seen_in(where)
+
+    monkeypatch.setattr(sweeping, "seen_in", refused)
+    if everywhere:
+        with pytest.raises(CredentialsError):
+            look(session, HERE)
+    else:
+        assert look(session, HERE).unseen == {"eu-central-1": "AWS refused the credentials"}
 
 
 def test_a_region_whose_instances_can_not_be_seen_is_not_seen(
