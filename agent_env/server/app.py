@@ -18,6 +18,7 @@ from starlette.types import Lifespan
 
 from agent_env.bundle import Bundle
 from agent_env.errors import JournalError
+from agent_env.server.bodies import BodyLimit
 from agent_env.server.guard import Guard
 from agent_env.server.journal import Journals
 from agent_env.server.mcp_api import mcp_route
@@ -130,7 +131,7 @@ def assembled(
     guard = [] if token is None else [Middleware(Guard, token=token)]
     app = Starlette(
         routes=[*routes, Route("/openapi.json", _answer(lambda: (200, document)))],
-        middleware=[*guard, Middleware(Gate, host=desk)],
+        middleware=[*guard, Middleware(Gate, host=desk), Middleware(BodyLimit)],
         exception_handlers={HTTPException: _as_json},
         lifespan=lifespan,
     )
@@ -184,4 +185,4 @@ _SCHEMA = {
 
 async def _as_json(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class alone
-    return JSONResponse({"detail": error.detail}, error.status_code)
+    return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
