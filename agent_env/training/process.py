@@ -20,7 +20,7 @@ def settle_process(*, source: str, unsloth: bool) -> None:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if source == "tiny" or (Path(source).is_dir() and not is_adapter(source)):
-        os.environ["HF_HUB_OFFLINE"] = "1"
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if unsloth:
         # A broken driver would otherwise train on the CPU in silence.
         os.environ["UNSLOTH_DISABLE_CPU_FALLBACK"] = "1"
