@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +59,8 @@ class Connection:
         """Raises StoreDown, and ClientError for what S3 refuses."""
         try:
             return self._with_fresh_credentials(work)
+        except (ConnectionError, HTTPClientError) as error:
+            raise StoreDown(str(error)) from error  # the client is dear to make, and still good
         except BotoCoreError as error:
             # A client made before the role's credentials were there would stay without them.
             self._client = None
