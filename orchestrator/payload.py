@@ -189,7 +189,7 @@ def _library() -> Iterator[tuple[str, bytes]]:
 def _tar_gz(files: dict[str, bytes]) -> bytes:
     packed = io.BytesIO()
     with (
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as zipped,
+        gzip.GzipFile("", "wb", compresslevel=6, fileobj=packed, mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for name in sorted(files):
