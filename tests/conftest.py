@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def _is_collected(file: Path) -> bool:
         if f"mark.{mark}" in text:
             return there
     return HAS_MOTO
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _models_are_read_once() -> Iterator[None]:
+    """Of AWS's services, as botocore has them: to read one takes longer than many a test."""
+    if not HAS_MOTO:
+        yield
+        return
+    session = importlib.import_module("botocore.session")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "create_loader", cache(session.create_loader))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 
+from orchestrator import start
 from orchestrator.aws import schedules
 from orchestrator.aws.bucket import Bucket
 from orchestrator.aws.session import Session
@@ -19,6 +20,7 @@ from orchestrator.aws.waits import Patience
 from orchestrator.catalog import load_catalog
 from orchestrator.errors import ApiError, CapacityError, QuotaError
 from orchestrator.localcloud.strict import StrictRules, strict_aws
+from orchestrator.payload import Payload
 from orchestrator.plan import make_plan
 from orchestrator.run import EventKind, RunRecord
 from orchestrator.runbook import load_runbook
@@ -66,8 +68,13 @@ def session(rules: StrictRules, clock: Clock) -> Session:
 
 
 @pytest.fixture
-def begun(session: Session, clock: Clock) -> tuple[Bucket, RunRecord]:
-    """A run on record, nothing built yet."""
+def begun(
+    session: Session, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Bucket, RunRecord]:
+    """A run on record, nothing built yet; what its boxes would fetch is empty."""
+    payload = Payload(tmp_path / "payload.tar.gz", "0" * 64)
+    payload.path.write_bytes(b"")
+    monkeypatch.setattr(start, "build_payload", lambda *_, **__: payload)
     plan = make_plan(load_runbook(SMOKE), now=clock.now(), catalog=load_catalog(), cloud="local")
     return start_run(session, plan, clock, boxes_are_processes=False)
 
