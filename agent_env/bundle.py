@@ -23,6 +23,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from agent_env.errors import BundleError, BundleNotFound, RewardUndefined
+from agent_env.nearest import nearest
 from agent_env.task import Task
 from agent_env.types import TaskData, ToolSpec
 
@@ -154,10 +155,8 @@ def _by_name(name: str) -> Bundle:
         return _attribute(_import(f"{GROUP}.{name}", name), "bundle")
     if name and _on_disk(Path(name).is_dir):
         raise BundleNotFound(f"the folder {name!r} has no __init__.py that defines `bundle`")
-    names = ", ".join(sorted(known)) or "none"
-    raise BundleNotFound(
-        f"no bundle {name!r}; installed: {names}; or give module:attribute or a folder"
-    )
+    near = nearest(name, sorted(known), listed="installed")
+    raise BundleNotFound(f"no bundle {name!r}; {near}; or give module:attribute or a folder")
 
 
 def _import(module: str, ref: str) -> ModuleType:

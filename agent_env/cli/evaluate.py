@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_env.cli._told import finite, told
-from agent_env.errors import AgentEnvError, PolicyError, ResultsError
+from agent_env.errors import AgentEnvError, PolicyError, ResultsError, TaskNotFound
 
 if TYPE_CHECKING:
     from agent_env.client import AgentEnv
@@ -27,13 +27,15 @@ INTERRUPTED = 130
 
 def evaluate(
     target: Annotated[str, typer.Argument(help="A bundle, or the http address of a server.")],
-    split: Annotated[str, typer.Option(help="The split to play.")],
     policy: Annotated[
         str,
         typer.Option(
             help="expert, random:SEED, scripted:MODULE:FUNCTION, openai:MODEL, transformers:PATH"
         ),
     ],
+    split: Annotated[
+        str | None, typer.Option(help="The split to play; needed, and listed without it.")
+    ] = None,
     attempts: Annotated[int, typer.Option(min=1, help="Attempts at each task.")] = 1,
     tasks: Annotated[
         int | None, typer.Option(min=1, help="Only the first so many tasks of the split.")
@@ -63,9 +65,11 @@ def evaluate(
     Exits with 0 when every attempt has a score, 1 when some have none, 2 for bad input.
     """
     # What plays loads in 0.4 s: only the command that plays pays for it.
-    from agent_env.evaluation.measure import Request  # noqa: PLC0415
+    from agent_env.evaluation.measure import Request, splits_of  # noqa: PLC0415
 
     with told():
+        if split is None:
+            raise TaskNotFound(f"--split is missing; {target} has: {', '.join(splits_of(target))}")
         finite("--threshold", threshold)
         request = Request(
             target=target,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from agent_env.bundle import load_bundle
 from agent_env.cli._told import finite, told
 from agent_env.errors import ResultsError, TaskNotFound
 
@@ -78,8 +79,11 @@ def _read(source: str, split: str | None) -> tuple[Header, list[Row]]:
         if split is not None:
             raise ResultsError("--split is for a bundle: a results file is of one split")
         return read_results(Path(source))
+    if split is None and source.endswith(".jsonl"):
+        return read_results(Path(source))
     if split is None:
-        raise TaskNotFound(f"{source} is no file; for a bundle give --split")
+        known = ", ".join(load_bundle(source).splits)
+        raise TaskNotFound(f"{source} is no file; of the bundle give --split: {known}")
     return demonstrate(source, split)
 
 

@@ -17,6 +17,7 @@ from agent_env.evaluation.own_server import own_server
 from agent_env.evaluation.play import play
 from agent_env.evaluation.results import Header
 from agent_env.evaluation.run import missing
+from agent_env.nearest import nearest
 from agent_env.types import TaskData, ToolSpec
 
 PATIENCE_S = 60.0
@@ -53,10 +54,7 @@ def open_env(request: Request) -> AbstractContextManager[AgentEnv]:
     """
     if request.remote:
         return _at_address(request)
-    bundle = load_bundle(request.target)
-    if request.split not in bundle.splits:
-        known = ", ".join(bundle.splits)
-        raise TaskNotFound(f"no split {request.split!r}; there are: {known}")
+    _check_split(request.split, load_bundle(request.target).splits)
     return own_server(
         request.target,
         max_sessions=request.concurrency,
@@ -65,11 +63,31 @@ def open_env(request: Request) -> AbstractContextManager[AgentEnv]:
     )
 
 
+def splits_of(target: str) -> tuple[str, ...]:
+    """The splits of a bundle, or of the server at an address.
+
+    Raises BundleError, ServerDown.
+    """
+    if "://" not in target:
+        return tuple(load_bundle(target).splits)
+    with _at(target) as env:
+        return env.splits
+
+
+def _check_split(split: str, known: Sequence[str]) -> None:
+    if split not in known:
+        raise TaskNotFound(f"no split {split!r}; {nearest(split, known)}")
+
+
 def _at_address(request: Request) -> AgentEnv:
     if request.reward is not None:
         raise BundleError("--reward is the server's to know: give it to agent-env serve")
+    return _at(request.target)
+
+
+def _at(address: str) -> AgentEnv:
     try:
-        return AgentEnv(request.target, patience=PATIENCE_S)
+        return AgentEnv(address, patience=PATIENCE_S)
     except ValueError as error:
         raise BundleError(str(error)) from error
 
@@ -88,6 +106,7 @@ def settle(request: Request, env: AgentEnv) -> Measurement:
 
     Raises TaskNotFound, AtCapacity, RewardUndefined, ServerDown, Unauthorized.
     """
+    _check_split(request.split, env.splits)
     tools = tuple(env.tools(request.split))
     tasks = tuple(env.tasks(request.split))
     count = len(tasks) if request.tasks is None else request.tasks

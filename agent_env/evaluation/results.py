@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_env.errors import ResultsError
+from agent_env.nearest import nearest
 
 FORMAT: Literal["agent-env results"] = "agent-env results"
 VERSION: Literal[1] = 1
@@ -153,9 +154,22 @@ def read_results(path: Path) -> tuple[Header, list[Row]]:
     """
     try:
         content = path.read_bytes()
+    except FileNotFoundError:
+        raise ResultsError(_not_there(path)) from None
     except OSError as error:
         raise ResultsError(f"{path} can't be read: {error.strerror}") from error
     return parse_results(content[: content.rfind(b"\n") + 1], path)
+
+
+def _not_there(path: Path) -> str:
+    """That there is no such file, and which results files are beside it."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return f"{path} isn't there: there is no folder {folder}"
+    beside = sorted(file.name for file in folder.glob("*.jsonl"))
+    if not beside:
+        return f"{path} isn't there, and no .jsonl file is in {folder}; agent-env eval writes one"
+    return f"{path} isn't there; {nearest(path.name, beside, listed=f'in {folder} are')}"
 
 
 def parse_results(content: bytes, path: Path) -> tuple[Header, list[Row]]:

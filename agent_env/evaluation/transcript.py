@@ -9,6 +9,7 @@ from typing import Any
 from agent_env.errors import TaskNotFound
 from agent_env.evaluation.history import Message
 from agent_env.evaluation.results import Row
+from agent_env.nearest import question
 
 
 def overview(rows: Sequence[Row]) -> str:
@@ -23,7 +24,8 @@ def transcripts(rows: Sequence[Row], task: str) -> str:
     """
     found = [row for row in rows if task in (row.task, str(row.index))]
     if not found:
-        raise TaskNotFound(f"no attempt at the task {task!r}; without it all are listed")
+        near = question(task, {row.task for row in rows})
+        raise TaskNotFound(f"no attempt at the task {task!r}; {near}without it all are listed")
     return "\n".join(map(_transcript, found))
 
 

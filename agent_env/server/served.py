@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import Any
 
 from agent_env.bundle import Bundle, reward_by
 from agent_env.errors import BundleError, TaskNotFound
+from agent_env.nearest import nearest
 from agent_env.types import END_TURN, TaskData, ToolSpec
 
 Reward = str | Callable[[dict[str, float]], float | None] | None
@@ -72,9 +72,7 @@ class Served:
     def split(self, name: str) -> ServedSplit:
         """Raises TaskNotFound with the nearest name."""
         if name not in self.splits:
-            near = difflib.get_close_matches(name[:64], self.splits, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.splits)}"
-            raise TaskNotFound(f"no split {name!r}; {hint}")
+            raise TaskNotFound(f"no split {name!r}; {nearest(name, self.splits)}")
         return self.splits[name]
 
     def reward_of(self, split: ServedSplit, scores: dict[str, float]) -> float | None:
@@ -96,7 +94,7 @@ def serve(bundles: Bundle | Sequence[Bundle] | Mapping[str, Bundle], reward: Rew
     """
     named = _named(bundles)
     splits = [
-        _checked(_split_name(owner, split, bundle, alone=len(named) == 1), owner, bundle, split)
+        _checked(split_name(owner, split, bundle, alone=len(named) == 1), owner, bundle, split)
         for owner, bundle in named.items()
         for split in bundle.splits
     ]
@@ -115,13 +113,26 @@ def _named(bundles: Bundle | Sequence[Bundle] | Mapping[str, Bundle]) -> dict[st
         return {bundles.name: bundles}
     if isinstance(bundles, Mapping):
         return dict(bundles)
-    named = {bundle.name: bundle for bundle in bundles}
-    if len(named) != len(bundles):
-        raise BundleError("two bundles have one name; serve them as a mapping with names")
+    return by_name(bundles)
+
+
+def by_name(bundles: Sequence[Bundle]) -> dict[str, Bundle]:
+    """Each by its own name. Raises BundleError for one that is given twice, or two of one name."""
+    named: dict[str, Bundle] = {}
+    for bundle in bundles:
+        if named.get(bundle.name) is bundle:
+            raise BundleError(f"the bundle {bundle.name!r} is named twice: name each once")
+        if bundle.name in named:
+            raise BundleError(
+                f"two bundles are called {bundle.name!r}: give one another `name`, or serve them"
+                " from Python as a mapping with names"
+            )
+        named[bundle.name] = bundle
     return named
 
 
-def _split_name(owner: str, split: str, bundle: Bundle, *, alone: bool) -> str:
+def split_name(owner: str, split: str, bundle: Bundle, *, alone: bool) -> str:
+    """What clients call a split of that bundle, which is served `alone` or with others."""
     if alone:
         return split
     return owner if len(bundle.splits) == 1 else f"{owner}/{split}"

@@ -42,7 +42,30 @@ def test_the_command_lists_splits_and_tasks() -> None:
 
 
 def test_a_split_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    assert "there are: train, eval, turns" in refusal("tasks", str(COUNTER), "--split", "evil")
+    line = refusal("tasks", str(COUNTER), "--split", "evil")
+    assert line.endswith("did you mean 'eval'? there are: train, eval, turns")
+
+
+def test_several_bundles_are_listed_as_they_are_served() -> None:
+    lines = run("tasks", "inbox", str(COUNTER)).output.splitlines()
+    assert (lines[0], lines[2]) == ("inbox/train\t300 tasks", "counter/train\t4 tasks")
+    listed = run("tasks", "inbox", str(COUNTER), "--split", "counter/eval").output.splitlines()
+    assert listed[1] == "1\teval-1\tcount to 20"
+    assert "did you mean 'counter/eval'?" in refusal(
+        "tasks", "inbox", str(COUNTER), "--split", "counter/evla"
+    )
+
+
+@pytest.mark.parametrize("command", ["serve", "tasks"])
+def test_a_bundle_that_is_named_twice_is_refused(command: str) -> None:
+    line = refusal(command, str(COUNTER), str(COUNTER))
+    assert line.endswith("the bundle 'counter' is named twice: name each once")
+
+
+@pytest.mark.parametrize("command", ["serve", "tasks"])
+def test_a_bundle_s_name_that_is_mistyped_is_told_with_the_nearest(command: str) -> None:
+    line = refusal(command, "gridsmi")
+    assert "no bundle 'gridsmi'; did you mean 'gridsim'? installed: gridsim, inbox;" in line
 
 
 @pytest.mark.parametrize("command", ["serve", "tasks"])

@@ -14,6 +14,7 @@ from agent_env.evaluation.policies.expert import Expert
 from agent_env.evaluation.policies.local_model import LocalModel
 from agent_env.evaluation.policies.randomly import Randomly
 from agent_env.evaluation.policies.scripted import scripted
+from agent_env.nearest import question
 
 FORMS = "expert, random:SEED, scripted:MODULE:FUNCTION, openai:MODEL, transformers:PATH"
 
@@ -34,7 +35,7 @@ def load_policy(spec: str, means: Means) -> Policy:
     kind, _, rest = spec.partition(":")
     made = _KINDS.get(kind)
     if made is None:
-        raise PolicyError(f"no policy {spec!r}; there are: {FORMS}")
+        raise PolicyError(f"no policy {spec!r}; {question(kind, _KINDS)}there are: {FORMS}")
     if means.sampling and kind not in ("openai", "transformers"):
         raise PolicyError(f"--sampling is for a model's policy, not for {kind}")
     return made(rest, means)

@@ -195,7 +195,16 @@ def test_an_interrupted_eval_says_how_to_go_on() -> None:
     "arguments, complaint",
     [
         (["no-such-bundle", "--split", "eval"], "no bundle 'no-such-bundle'"),
-        ([str(COUNTER), "--split", "evil"], "no split 'evil'; there are: train, eval, turns"),
+        (
+            [str(COUNTER), "--split", "evil"],
+            "no split 'evil'; did you mean 'eval'? there are: train, eval, turns",
+        ),
+        ([str(COUNTER)], "--split is missing; "),
+        ([str(COUNTER)], " has: train, eval, turns"),
+        (
+            [str(COUNTER), "--split", "eval", "--policy", "expret"],
+            "no policy 'expret'; did you mean 'expert'? there are: expert, random:SEED",
+        ),
         ([str(COUNTER), "--split", "eval", "--policy", "best"], "no policy 'best'; there are:"),
         ([str(COUNTER), "--split", "eval", "--policy", "expert"], "counter has no expert"),
         ([str(COUNTER), "--split", "eval", "--tasks", "9"], "--tasks 9: the split eval has 4"),
@@ -228,6 +237,33 @@ def test_what_can_not_be_is_refused_before_anything_is_made(
     assert line.startswith("agent-env: ")
     assert complaint in line
     assert list(Path().glob("*.jsonl")) == []
+
+
+def test_a_split_that_a_server_lacks_is_told_with_the_nearest(server: LocalServer) -> None:
+    wrong = run("eval", server.url, "--split", "evla", "--policy", "random:0")
+    assert wrong.exit_code == 2
+    assert "no split 'evla'; did you mean 'eval'? there are: train, eval, turns" in wrong.stderr
+    none = run("eval", server.url, "--policy", "random:0")
+    assert f"--split is missing; {server.url} has: train, eval, turns" in none.stderr
+
+
+@pytest.mark.parametrize("command", ["replay FILE", "compare FILE FILE", "export FILE"])
+def test_a_results_file_that_is_not_there_is_told_with_those_that_are(command: str) -> None:
+    words = command.replace("FILE", "expret.jsonl").split()
+    words += ["--min-reward", "1"] if words[0] == "export" else []
+    said = run(*words)
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert f"expret.jsonl isn't there, and no .jsonl file is in {Path.cwd()}" in said.stderr
+    for name in ("expert.jsonl", "lazy.jsonl"):
+        Path(name).touch()
+    near = f"did you mean 'expert.jsonl'? in {Path.cwd()} are: expert.jsonl, lazy.jsonl"
+    assert near in run(*words).stderr
+    assert f"no folder {Path.cwd() / 'nowhere'}" in run("replay", "nowhere/r.jsonl").stderr
+
+
+def test_an_export_of_a_bundle_without_a_split_is_told_which_it_has() -> None:
+    said = run("export", str(COUNTER), "--min-reward", "1").stderr
+    assert "of the bundle give --split: train, eval, turns" in said
 
 
 def test_a_reward_that_no_task_has_is_refused_before_anything_is_made() -> None:
@@ -339,4 +375,4 @@ def test_an_experts_rollouts_are_exported() -> None:
     done = run("export", "gridsim", "--split", "coarse-eval", "--min-reward", "0.9")
     assert done.stderr == "96 of 96 attempts\n"
     assert len(done.stdout.splitlines()) == 96
-    assert "for a bundle give --split" in run("export", "gridsim", "--min-reward", "1").stderr
+    assert "of the bundle give --split" in run("export", "gridsim", "--min-reward", "1").stderr
