@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append((self.path, self.headers["Authorization"]))
         self.rfile.read(int(self.headers["Content-Length"] or 0))
         self.send_response(self.server.status)
-        self.send_header("Location", f"{NOWHERE}/elsewhere")
+        self.send_header("Location", f"{self.server.url}/elsewhere")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
