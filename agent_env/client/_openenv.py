@@ -73,8 +73,9 @@ def reopened(
             if isinstance(failed, Cut) and not call.broke and call.left(began) > 0:
                 call.broke = True
                 continue
-            error, hint_s = _curable(failed)
-            known = site.answered or (isinstance(failed, Cut) and site.extended is True)
+            error, hint_s = _curable(failed, site)
+            there = site.answered or site.kept is not None
+            known = there or (isinstance(failed, Cut) and site.extended is True)
             left_s = _left(error, call, site, policy, clock(), known=known)
             if left_s <= 0:
                 call.visitor.waited_s += clock() - began
@@ -87,8 +88,10 @@ def reopened(
         call.connect_s = min(CONNECT_TIMEOUT_S, max(PROBE_S, left_s))
 
 
-def _curable(failed: ServerDown | Cut | Refusal) -> tuple[SessionError, float]:
+def _curable(failed: ServerDown | Cut | Refusal, site: Site) -> tuple[SessionError, float]:
     """What time may cure, and the server's hint how much; the rest is raised from here."""
+    if site.dead is not None and not isinstance(failed, Refusal):
+        return ServerDown(site.dead), 0.0
     if isinstance(failed, ServerDown):
         return failed, 0.0
     if isinstance(failed, Cut):
@@ -112,7 +115,7 @@ def _left(
     full = kind is AtCapacity
     if full:
         site.waits.over(ServerDown)
-    elif not known:
+    elif not known or site.dead is not None:
         return 0.0
     budget_s = policy.wait_s(error)
     if kind not in call.waits:

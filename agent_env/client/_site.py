@@ -97,6 +97,14 @@ class Closable(Protocol):
     def hang_up(self, *, goodbye: bool) -> None: ...
 
 
+class Kept(Protocol):
+    """A server that is started again when it dies."""
+
+    @property
+    def gave_up(self) -> str | None:
+        """Why it won't be any more; None while it will."""
+
+
 class Site:
     """One server as one AgentEnv sees it. Pickles as one that knows nothing but the address."""
 
@@ -109,6 +117,8 @@ class Site:
         """Whether the server speaks our extensions; None until it has said so."""
         self.journaled = True
         """Whether a restarted server can go on with its sessions, as far as it has said."""
+        self.kept: Kept | None = None
+        """Whoever starts the server again when it dies, if this process does."""
         self.generation = 0
         """Counts `close`: a call that was under way then doesn't connect again."""
         self.ended = False
@@ -134,6 +144,11 @@ class Site:
     def closed(self, connection: Closable) -> None:
         """It needn't be closed any more."""
         self._open.discard(connection)
+
+    @property
+    def dead(self) -> str | None:
+        """Why the server is dead for good, where this process knows that."""
+        return None if self.kept is None else self.kept.gave_up
 
     @property
     def connections(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -10,16 +11,20 @@ from typing import Any
 
 from agent_env.client import _discovery, _preflight
 from agent_env.client._dial import Address
+from agent_env.client._keeper import KeptServer
 from agent_env.client._policy import Policy
 from agent_env.client._rows import row, with_all_columns
 from agent_env.client._site import Site
+from agent_env.client._talk import T
 from agent_env.client.async_session import AsyncSession
-from agent_env.client.local import BundleRef, LocalServer
+from agent_env.client.local import BundleRef
 from agent_env.client.session import Session
-from agent_env.errors import NotInstalled, TaskNotFound
+from agent_env.errors import NotInstalled, ServerDown, TaskNotFound
 from agent_env.types import TaskData, ToolSpec
 
 Factory = Callable[[], Any]
+
+_LOOK_AGAIN_S = 0.1
 
 
 class AgentEnv:
@@ -54,7 +59,7 @@ class AgentEnv:
             waits_for_server=waits_for_server,
         )
         self._site = Site(Address.of(url, token, owner))
-        self._server: LocalServer | None = None
+        self._server: KeptServer | None = None
         self._given: set[str] = set()
 
     @property
@@ -76,10 +81,11 @@ class AgentEnv:
     ) -> AgentEnv:
         """Serve one bundle or several from a child process; it ends with this one, or at `close`.
 
-        With a `journal` folder, a server started again on the same port and folder continues the
-        episodes. `options` are AgentEnv's own. Raises ServerDown when the server doesn't start.
+        One that dies by itself is started again on its port and continues the episodes; whoever
+        serves the same `journal` folder after it does, too. `options` are AgentEnv's own. Raises
+        ServerDown when the server doesn't start.
         """
-        server = LocalServer(
+        server = KeptServer(
             bundle,
             port=port,
             max_sessions=max_sessions,
@@ -87,9 +93,23 @@ class AgentEnv:
             journal=journal,
             log=log,
         )
-        env = cls(server.url, **options)
-        env._server = server
+        return cls.of(server, **options)
+
+    @classmethod
+    def of(cls, server: KeptServer, **options: Any) -> AgentEnv:
+        """The client of a server of one's own, which ends at `close`."""
+        try:
+            env = cls(server.url, **options)
+        except BaseException:
+            server.stop()
+            raise
+        env._server = env._site.kept = server
         return env
+
+    @property
+    def restarts(self) -> int:
+        """How often its own server died and was started again; 0 for a server at an address."""
+        return 0 if self._server is None else self._server.restarts
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -109,7 +129,8 @@ class AgentEnv:
 
     def tasks(self, split: str) -> list[TaskData]:
         """The tasks of a split, without their `data`. Raises TaskNotFound, ServerDown."""
-        return _discovery.tasks(self._site.address, self._facts, split)
+        known = self._facts
+        return self._answer(lambda: _discovery.tasks(self._site.address, known, split))
 
     def tools(self, split: str) -> list[ToolSpec]:
         """The tools of a split, `end_turn` among them. Raises TaskNotFound.
@@ -129,7 +150,7 @@ class AgentEnv:
         Raises AtCapacity, which says what to do, and ServerDown, Unauthorized, ProtocolError. A
         stock server doesn't tell its capacity: there only the rest is checked.
         """
-        _preflight.check(self._site, sessions)
+        self._answer(lambda: _preflight.check(self._site, sessions))
 
     def dataset(self, *splits: str) -> Any:
         """A `datasets.Dataset` for a trainer: prompt, task_id, split, index for each task.
@@ -202,9 +223,22 @@ class AgentEnv:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _answer(self, ask: Callable[[], T]) -> T:
+        """What the server says; one of our own that has just died is back in a moment."""
+        deadline = time.monotonic() + self._policy.wait_s(ServerDown())
+        while True:
+            try:
+                return ask()
+            except ServerDown as down:
+                if (why := self._site.dead) is not None:
+                    raise ServerDown(why) from down
+                if self._server is None or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_LOOK_AGAIN_S)
+
     @cached_property
     def _facts(self) -> _discovery.Facts:
-        found = _discovery.facts(self._site.address)
+        found = self._answer(lambda: _discovery.facts(self._site.address))
         self._site.extended, self._site.journaled = found.extended, found.journaled
         return found
 

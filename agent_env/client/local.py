@@ -1,7 +1,7 @@
 """An env server of one's own: a child process on loopback that dies with its parent.
 
 Two ties hold it, since each fails alone: the kernel's parent-death signal (not asked for from a
-thread that may end sooner than the process) and a pipe on the child's stdin.
+thread that may end sooner than the child) and a pipe on the child's stdin.
 """
 
 from __future__ import annotations
@@ -57,20 +57,26 @@ class LocalServer:
             self._options.append(f"--reward={reward}")
         if journal is not None:
             self._options.append(f"--journal={journal}")
-        self._log = log
-        self._start(port)
+        # It is started again as it was, wherever this process has gone meanwhile.
+        self._folder = Path.cwd()
+        self.log = log and log.absolute()
+        self._over = False
+        self._start(port, tied=threading.current_thread() is threading.main_thread())
 
-    def _start(self, port: int) -> None:
+    def _start(self, port: int, *, tied: bool, kept: bool = False) -> None:
         ready, announce = os.pipe()
         try:
             options = [self._module, *self._options, f"--port={port}"]
-            self._process = _spawn(options, announce, self._log)
+            self._process = _spawn(options, announce, self.log, self._folder, tied=tied)
         except BaseException:
             os.close(ready)
             raise
         finally:
             os.close(announce)
         self._stop = weakref.finalize(self, _stop, self._process, os.getpid())
+        self._stop.atexit = not kept
+        if self._over:  # stopped by another thread before there was anything to stop
+            self._stop()
         try:
             self.port = _announced_port(ready, self._process)
         except ServerDown:
@@ -88,19 +94,41 @@ class LocalServer:
         """False once the child has ended."""
         return self._process.poll() is None
 
+    @property
+    def over(self) -> bool:
+        """Whether it was ended through this object: then it isn't to be revived."""
+        return self._over
+
     def stop(self) -> None:
         """End it gracefully: running steps reply first. Safe to call twice."""
+        self._over = True
         self._stop()
 
     def kill(self) -> None:
         """End it as a power cut would."""
+        self._over = True
         self._process.kill()
         self._stop()
 
     def restart(self) -> None:
         """Start it again as it was, on the same port; one that still runs is killed first."""
         self.kill()
-        self._start(self.port)
+        self._over = False
+        self._start(self.port, tied=threading.current_thread() is threading.main_thread())
+
+    def wait(self) -> int:
+        """Until the child has ended; its exit status, below 0 the signal that ended it."""
+        return self._process.wait()
+
+    def revive(self) -> None:
+        """Start it again after it ended by itself, unless it is `over`.
+
+        For a thread that lives longer than the server, and looks after it. Raises ServerDown.
+        """
+        self._stop()
+        if not self._over:
+            # Whoever looks after it also stops it when this process ends, and so isn't surprised.
+            self._start(self.port, tied=True, kept=True)
 
     def __enter__(self) -> LocalServer:
         return self
@@ -123,10 +151,13 @@ class StockServer(LocalServer):
         super().__init__(bundle, max_sessions=max_sessions)
 
 
-def _spawn(options: list[str], announce: int, log: Path | None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", *options]
+def _spawn(
+    options: list[str], announce: int, log: Path | None, folder: Path, *, tied: bool
+) -> subprocess.Popen[bytes]:
+    # A crash in C leaves the stacks of its threads in the log.
+    command = [sys.executable, "-X", "faulthandler", "-m", *options]
     command += [f"--ready-fd={announce}", "--with-parent"]
-    if threading.current_thread() is threading.main_thread():
+    if tied:
         command.append(f"--parent-pid={os.getpid()}")
     # The child must find what the parent could import: a bundle may live anywhere on its path.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -137,6 +168,7 @@ def _spawn(options: list[str], announce: int, log: Path | None) -> subprocess.Po
             stdin=subprocess.PIPE,
             stderr=output,
             pass_fds=[announce],
+            cwd=folder,
             env=environment,
             # A signal to the trainer's group asks the trainer to stop, not the server under it.
             process_group=0,
