@@ -46,7 +46,7 @@ class KeptServer:
         log: Path | None = None,
         most_deaths: float = MOST_DEATHS,
     ) -> None:
-        """Options and errors are LocalServer's."""
+        """Options and errors are LocalServer's; also raises JournalError."""
         scratch = Scratch() if journal is None else None
         try:
             server = LocalServer(

@@ -12,20 +12,26 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from agent_env.errors import JournalError
+
 _PREFIX = "agent-env-own-"
 _LOCK = "owner"
 
 
 class Scratch:
-    """Raises OSError where no folder can be made."""
+    """Raises JournalError where none can be made."""
 
     def __init__(self) -> None:
-        _sweep(Path(tempfile.gettempdir()))
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        # It has its name only once it is locked: before that the folder isn't swept.
-        unnamed = self.path / "unnamed"
-        self._lock = _locked(unnamed, os.O_CREAT)
-        unnamed.rename(self.path / _LOCK)
+        try:
+            _sweep(Path(tempfile.gettempdir()))
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            # It has its name only once it is locked: before that the folder isn't swept.
+            unnamed = self.path / "unnamed"
+            self._lock = _locked(unnamed, os.O_CREAT)
+            unnamed.rename(self.path / _LOCK)
+        except OSError as error:
+            message = f"no folder for the server's journal: {error}; set TMPDIR, or give journal="
+            raise JournalError(message) from error
 
     def remove(self) -> None:
         """Safe to call twice."""

@@ -83,7 +83,7 @@ class AgentEnv:
 
         One that dies by itself is started again on its port and continues the episodes; whoever
         serves the same `journal` folder after it does, too. `options` are AgentEnv's own. Raises
-        ServerDown when the server doesn't start.
+        ServerDown when the server doesn't start, JournalError without a folder for a journal.
         """
         server = KeptServer(
             bundle,

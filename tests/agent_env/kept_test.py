@@ -23,7 +23,7 @@ from agent_env.client import _keeper, local
 from agent_env.client._keeper import KeptServer
 from agent_env.client._scratch import Scratch
 from agent_env.client.session import Session
-from agent_env.errors import ServerDown, SessionLost
+from agent_env.errors import JournalError, ServerDown, SessionLost
 
 from .conftest import COUNTER, eventually
 
@@ -289,6 +289,14 @@ def test_a_killed_owner_takes_along_the_server_that_was_started_again(temporary:
         assert list(temporary.iterdir()) == [ours.path]
         Scratch().remove()
         assert ours.path.exists()
+
+
+def test_without_a_temporary_folder_the_error_says_what_to_do(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "none"))
+    with pytest.raises(JournalError, match="set TMPDIR, or give journal="):
+        AgentEnv.local(COUNTER)
 
 
 @contextmanager
