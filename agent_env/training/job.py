@@ -29,7 +29,7 @@ from agent_env.training.config import (
 from agent_env.training.disk import full_disk
 from agent_env.training.owner import job_on_box
 from agent_env.training.preflight import check_machine
-from agent_env.training.process import settle_process
+from agent_env.training.process import quiet_libraries, settle_process
 from agent_env.training.reporting import settle_reporting
 from agent_env.training.stopping import Stopped, StopRequest
 
@@ -133,6 +133,7 @@ def next_command() -> str:
 
 def _run(name: str, path: Path, stop: StopRequest) -> None:
     job = read_job(path, CONFIGS[name])
+    quiet_libraries()
     if job.config.under_trl:
         check_machine(job.model_source, job.config)
     settle_reporting(job.config, job.out)

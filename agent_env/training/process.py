@@ -9,16 +9,21 @@ from pathlib import Path
 from agent_env.training.preflight.source import is_adapter
 
 
+def quiet_libraries() -> None:
+    """To be called before the hub's client is imported: it reads its variables only then."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
 def settle_process(*, source: str, unsloth: bool) -> None:
     """Quiet libraries, offline ones when the model is here, and unsloth before the trainer.
 
     `source` is `tiny`, a folder, or a hub's id: only the last may be looked up, and the base
     model of a folder of adapters.
     """
-    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    quiet_libraries()
     if source == "tiny" or (Path(source).is_dir() and not is_adapter(source)):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if unsloth:

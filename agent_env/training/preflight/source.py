@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent_env.training.config.parsing import near
+from agent_env.training.preflight.hub import hub_faults
 from agent_env.training.weights import weight_faults
 
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
@@ -91,19 +92,23 @@ def _hub_faults(source: str, named: str) -> Iterator[str]:
         )
     elif is_offline():
         yield from _cached_faults(source, named)
+    else:
+        yield from hub_faults(source, named, cached=bool(_snapshots(source)))
+
+
+def _snapshots(source: str) -> list[Path]:
+    """Folders of the hub's cache that have the model."""
+    folder = _cache() / f"models--{source.replace('/', '--')}"
+    return [path.parent for of in (CONFIG, ADAPTER) for path in folder.glob(f"snapshots/*/{of}")]
 
 
 def _cached_faults(source: str, named: str) -> Iterator[str]:
-    cached = {"/".join(path.name.split("--")[1:]): path for path in _cache().glob("models--*")}
-    snapshots = [
-        path.parent
-        for name in (CONFIG, ADAPTER)
-        for path in cached.get(source, _cache() / "none").glob(f"snapshots/*/{name}")
-    ]
+    snapshots = _snapshots(source)
     if not snapshots:
+        cached = ["/".join(path.name.split("--")[1:]) for path in _cache().glob("models--*")]
         yield (
             f"{named}: {source!r} is no folder here, and the hub can't be asked while it is"
-            f" switched off (HF_HUB_OFFLINE){near(source, list(cached))}; fetch it first with"
+            f" switched off (HF_HUB_OFFLINE){near(source, cached)}; fetch it first with"
             f" `hf download {source}`, or give a folder"
         )
     for snapshot in snapshots:
