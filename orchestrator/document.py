@@ -15,7 +15,7 @@ from typing import cast
 
 import yaml
 
-from orchestrator.faults import Fault, Path, runbook_error
+from orchestrator.faults import Fault, Path, did_you_mean, runbook_error
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
@@ -57,7 +57,7 @@ def read_document(path: FilePath) -> Document:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise _unreadable(path, f"can't be read: {error.strerror}", "Check the path.") from None
+        raise _unreadable(path, f"can't be read: {error.strerror}", _looked_in(path)) from None
     if len(raw) > MAX_BYTES:
         raise _unreadable(path, f"has {len(raw):,} bytes", "A runbook is a short YAML text.")
     try:
@@ -72,6 +72,18 @@ def parse_document(text: str) -> Document:
     """Like `read_document`, for text in hand. Raises yaml.YAMLError."""
     builder = _Builder(yaml.parse(text, Loader=yaml.SafeLoader))
     return builder.build()
+
+
+def _looked_in(path: FilePath) -> str:
+    """The folder where a runbook should have been, and those that are in it."""
+    here = path.absolute()
+    folder = here if here.is_dir() else here.parent
+    if not folder.is_dir():
+        return f"There is no folder {folder}."
+    for place in (folder, folder / "runbooks"):
+        if names := sorted(file.name for file in place.glob("*.y*ml") if file.is_file()):
+            return did_you_mean(path.name, names, listed=f"In {place} are")
+    return f"No .yaml file is in {folder}."
 
 
 def _unreadable(path: FilePath, problem: str, fix: str) -> Exception:

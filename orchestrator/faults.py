@@ -37,12 +37,12 @@ class Fault:
         return _printable("".join(parts).removeprefix("."))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str], *, listed: str = "Known here") -> str:
     """The nearest name as a question, and the list of what there is."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    listed = f"Known here: {', '.join(names)}." if names else "There are none."
-    return f"Did you mean {near[0]!r}? {listed}" if near else listed
+    there = f"{listed}: {', '.join(names)}." if names else "There are none."
+    return f"Did you mean {near[0]!r}? {there}" if near else there
 
 
 def runbook_error(file: str, faults: Sequence[Fault]) -> RunbookError:

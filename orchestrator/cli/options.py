@@ -19,6 +19,16 @@ class Cloud(StrEnum):
     AWS = "aws"
 
 
+def parse_cloud(text: str) -> Cloud:
+    try:
+        return Cloud(text.lower())
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"there is no cloud {text!r}: local rehearses on this machine and costs nothing, aws"
+            " is your AWS account. Type the same command with --cloud local"
+        ) from error
+
+
 def parse_usd(text: str) -> Decimal:
     try:
         value = Decimal(text)
@@ -46,7 +56,14 @@ def remember_cloud(value: Cloud) -> Cloud:
 Runbook = Annotated[Path, typer.Argument(help="The runbook, a YAML file.")]
 Run = Annotated[str, typer.Argument(help="The run id that `gpurun up` printed.")]
 OnCloud = Annotated[
-    Cloud, typer.Option("--cloud", help="local (no money) or aws.", callback=remember_cloud)
+    Cloud,
+    typer.Option(
+        "--cloud",
+        parser=parse_cloud,
+        metavar="[local|aws]",
+        help="local (no money) or aws.",
+        callback=remember_cloud,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")]
 Cap = Annotated[

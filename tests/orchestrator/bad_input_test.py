@@ -486,11 +486,31 @@ def test_all_faults_are_told_at_once_in_the_order_of_their_lines(tmp_path: Path)
 
 
 def test_a_runbook_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    assert "can't be read" in refusal(tmp_path / "none.yaml")
+    said = refusal(tmp_path / "none.yaml")
+    assert "can't be read: No such file" in said
+    assert f"No .yaml file is in {tmp_path}." in said
+    assert f"There is no folder {tmp_path}/nowhere." in refusal(tmp_path / "nowhere" / "x.yaml")
+
+
+def test_a_mistyped_runbook_is_told_with_those_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runbooks").mkdir()
+    for name in ("rehearsal.yaml", "smoke.yaml"):
+        (tmp_path / "runbooks" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    said = (
+        f"Did you mean 'rehearsal.yaml'? In {tmp_path}/runbooks are: rehearsal.yaml, smoke.yaml."
+    )
+    assert said in refusal(Path("runbooks/rehersal.yaml"))
+    assert said in refusal(Path("rehearsal.yaml"))
 
 
 def test_a_folder_in_place_of_a_runbook_is_refused(tmp_path: Path) -> None:
-    assert "can't be read" in refusal(tmp_path)
+    (tmp_path / "mine.yaml").touch()
+    said = refusal(tmp_path)
+    assert "can't be read: Is a directory" in said
+    assert f"In {tmp_path} are: mine.yaml." in said
 
 
 def test_a_runbook_in_another_encoding_is_refused(tmp_path: Path) -> None:

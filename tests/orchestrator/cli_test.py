@@ -68,6 +68,13 @@ def test_a_cap_that_is_no_amount_is_refused_by_name(tmp_path: Path, cap: str) ->
     assert "--cap" in done.stderr
 
 
+def test_a_cloud_that_there_is_not_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    done = gpurun("plan", RUNBOOKS / "smoke.yaml", "--cloud", "gcp", home=tmp_path, code=2)
+    words = " ".join(done.stderr.split())
+    assert "there is no cloud 'gcp': local rehearses on this machine and costs nothing" in words
+    assert "with --cloud local" in words
+
+
 def test_without_credentials_nothing_is_asked_of_aws(tmp_path: Path) -> None:
     runbook = RUNBOOKS / "gpu-proof.yaml"
     done = gpurun("up", runbook, "--cloud", "aws", "--yes", home=tmp_path, code=6)
