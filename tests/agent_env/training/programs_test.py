@@ -246,6 +246,57 @@ def test_a_trainer_asked_to_stop_checkpoints_and_goes_on_where_it_stopped(
     assert job.metrics() == undisturbed.metrics()
 
 
+MORTAL = """
+import os, signal
+from pathlib import Path
+from agent_env.bundles.gridsim.gridsim import GridSim
+
+SEEN = Path(__file__).with_name("seen")
+
+class Mortal(GridSim):
+    def open(self, data):
+        task = super().open(data)
+        score = task.score
+
+        def counted():
+            with SEEN.open("a") as seen:
+                seen.write(".")
+            if SEEN.stat().st_size in (20, 40):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return score()
+
+        task.score = counted
+        return task
+
+bundle = Mortal()
+"""
+
+
+def test_a_run_whose_own_server_is_killed_under_a_call_has_the_metrics_of_an_undisturbed_one(
+    home: Path,
+    model: Path,
+    undisturbed: Job,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    bundle = home / "mortal"
+    bundle.mkdir()
+    (bundle / "__init__.py").write_text(MORTAL)
+    job = Job(home / "own", "grpo").write(GRPO | {"bundle": str(bundle)}, model)
+    # In this process, as the imports of a trainer take longer than the run.
+    run_grpo(read_job(job.folder / "job.json", GrpoConfig), StopRequest())
+    assert capsys.readouterr().err.count("it was started again") == 2
+    # The connections that broke are counted; nothing else may differ.
+    disturbed, quiet = job.metrics(), undisturbed.metrics()
+    counted, none = (
+        sum(line.pop(name, 0) for line in lines for name in ("env/reopened", "env/continued"))
+        for lines in (disturbed, quiet)
+    )
+    assert disturbed == quiet
+    assert (counted > 0, none) == (True, 0)
+
+
 def test_an_eval_counts_every_rollout_and_writes_it_down(home: Path, model: Path) -> None:
     job = Job(home / "evaluate", "evaluate").write({"tasks": 3, "samples": 2}, model)
     assert job.run() == 0, job.stderr
