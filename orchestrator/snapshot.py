@@ -70,10 +70,11 @@ class JobView(BaseModel):
     def lines(self) -> list[str]:
         """Final numbers in short, then why it isn't done, then what was expected otherwise.
 
-        Without those of single scores and of the environment: `--json` and the report have all.
+        What was measured at several times has a line of its own. Without the numbers of single
+        scores and of the environment: `--json` and the report have all.
         """
         numbers = self._numbers(details=False)
-        lines = list(_counts(numbers))
+        lines = [*_counts(numbers), *_courses(numbers)]
         words = [f"{name} {_short(v)}" for name, v in numbers.items()]
         lines += ["; ".join(words)] if words else []
         lines += [self.reason] if self.reason else []
@@ -153,6 +154,8 @@ class RunRow(BaseModel):
 
 _HIDDEN = frozenset({"t", "step", "max_steps", "reward", "seconds"})
 _DETAILS = ("env/", "score/")
+_TIMES = ("", "before", "first", "middle", "after", "last")
+"""How the numbers of one course are told apart, by the end of their names, in order."""
 
 
 def _counts(numbers: dict[str, Any]) -> Iterator[str]:
@@ -164,6 +167,17 @@ def _counts(numbers: dict[str, Any]) -> Iterator[str]:
         total, scored = numbers.pop(name), numbers.pop(f"{part}scored")
         numbers.pop(f"{part}unscored", None)
         yield f"{f'{part[:-1]}: ' if part else ''}{scored} of {total} rollouts scored"
+
+
+def _courses(numbers: dict[str, Any]) -> Iterator[str]:
+    """`x_before 1, x_after 2` as `x: 1 before, 2 after`; takes them out."""
+    stems = dict.fromkeys(name.rpartition("_")[0] for name in numbers if name.endswith(_TIMES[1:]))
+    for stem in filter(None, stems):
+        names = {time: f"{stem}_{time}" if time else stem for time in _TIMES}
+        told = {time: name for time, name in names.items() if name in numbers}
+        if len(told) > 1:
+            words = [f"{_short(numbers.pop(name))} {time}".rstrip() for time, name in told.items()]
+            yield f"{stem}: {', '.join(words)}"
 
 
 def _short(value: float) -> str:

@@ -101,6 +101,17 @@ def test_the_few_numbers_of_an_eval_are_told_and_the_rest_is_for_the_report() ->
     assert seen.details == "env/tool_calls 1.888; score/value 0.901"
 
 
+def test_what_was_measured_at_several_times_has_a_line_of_its_own() -> None:
+    numbers = {"eval_reward_before": 0.57992, "eval_reward_after": 0.9036, "rise": 0.3238}
+    numbers |= {"tool_calls": 1.851, "tool_calls_first": 1.781, "tool_calls_last": 1.859}
+    numbers |= {"eval_reward_middle": 0.8977, "loss_last": 2, "last": 1, "blast": 3}
+    assert job(metrics=numbers).lines() == [
+        "eval_reward: 0.5799 before, 0.8977 middle, 0.9036 after",
+        "tool_calls: 1.851, 1.781 first, 1.859 last",
+        "rise 0.3238; loss_last 2; last 1; blast 3",
+    ]
+
+
 def test_rollouts_that_nobody_says_were_scored_are_a_number_like_any_other() -> None:
     assert job(metrics={"next_rollouts": 16}).lines() == ["next_rollouts 16"]
 
