@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import namedtuple
 from pathlib import Path
 
@@ -25,6 +26,12 @@ def test_the_kernels_own_error_is_known_also_behind_another(tmp_path: Path) -> N
     error.__cause__ = raised(FULL)
     said = f"[Errno 28] No space left on device, writing to {tmp_path}"
     assert full_disk(error.__cause__, tmp_path) == full_disk(error, tmp_path) == said
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_the_kernels_number_is_enough_in_any_language(tmp_path: Path, number: int) -> None:
+    error = OSError(number, "kein Platz", str(tmp_path / "model"))
+    assert full_disk(error, tmp_path) == f"[Errno {number}] kein Platz: '{tmp_path / 'model'}'"
 
 
 def test_a_library_that_has_only_words_is_understood(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from transformers import TrainerControl, TrainerState
+from transformers.trainer_callback import CallbackHandler
 from trl import GRPOConfig
 
 from agent_env.training.config import (
@@ -14,6 +16,7 @@ from agent_env.training.config import (
     UnslothConfig,
     VllmConfig,
 )
+from agent_env.training.gpu_memory import GpuMemory
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import JobFailed
 from agent_env.training.learner import MissedEval, guard, step_arguments
@@ -37,6 +40,11 @@ class Scored:
         return 1.0
 
 
+class Zero:
+    def get_reward(self) -> float | None:
+        return 0.0
+
+
 def log_steps(progress: Progress, *environments: object) -> None:
     """One training step for each environment, as the trainer reports them."""
     assert isinstance(progress.recorder, Recorder)
@@ -48,6 +56,36 @@ def log_steps(progress: Progress, *environments: object) -> None:
             log_metric=lambda _name, _value: None,
         )
         progress.on_log(None, SimpleNamespace(global_step=step), None, logs={"reward": None})
+
+
+@pytest.mark.parametrize(("group", "share"), [(2, 1.0), (None, 0.0)])
+def test_a_task_that_comes_twice_in_a_step_is_two_groups_where_their_size_is_known(
+    tmp_path: Path, group: int | None, share: float
+) -> None:
+    recorder = Recorder()
+    progress = Progress(MetricsFile(tmp_path / "metrics.jsonl", max_steps=9), recorder)
+    progress.group = group
+    recorder(
+        completions=[""] * 4,
+        completion_ids=[[0]] * 4,
+        environments=[Scored(), Scored(), Zero(), Zero()],
+        log_metric=lambda _name, _value: None,
+        task_id=["a"] * 4,
+    )
+    progress.on_log(None, SimpleNamespace(global_step=1), None, logs={"reward": None})
+    assert [line["flat_groups"] for line in progress.metrics.lines()] == [share]
+
+
+def test_memory_is_looked_at_where_the_trainer_calls_and_told_in_the_next_line(
+    tmp_path: Path,
+) -> None:
+    progress = Progress(MetricsFile(tmp_path / "metrics.jsonl", max_steps=9), Recorder())
+    progress.memory = GpuMemory(lambda: (1, 22_000_000_001))
+    handler = CallbackHandler([progress], None, None, None, None)
+    handler.on_substep_end(None, TrainerState(), TrainerControl())
+    progress.evaluated(0, Tally(rollouts=2, scored=2, reward=0, stderr=0), 0)
+    progress.evaluated(1, Tally(rollouts=2, scored=2, reward=0, stderr=0), 0)
+    assert [line.get("gpu_gb") for line in progress.metrics.lines()] == [22.0, None]
 
 
 def test_a_run_ends_when_too_many_of_the_recent_rollouts_were_lost(
