@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -13,12 +14,17 @@ from orchestrator.console.terminal import make_console
 from orchestrator.console.views import bill_view
 from orchestrator.errors import CloudError
 from orchestrator.localcloud import process
+from orchestrator.money import ZERO
 from orchestrator.progress import run_spans
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from orchestrator.bill import Bill
     from orchestrator.opened import Opened
+
+_OF_S3 = ("s3", "transfer")
 
 
 def run_bill(opened: Opened) -> Bill:
@@ -46,7 +52,21 @@ def print_bill(opened: Opened, *, as_json: bool) -> None:
     console = make_console()
     console.print(bill_view(found))
     if metered:
-        console.print(f"metered by the local cloud: ${metered['total_usd']}")
+        console.print(beside_meter(found, metered), soft_wrap=True)
+
+
+def beside_meter(found: Bill, metered: Mapping[str, Any]) -> str:
+    """What the local cloud metered, and by what the bill above differs from it."""
+    items = [(item["kind"] in _OF_S3, Decimal(item["usd"])) for item in metered["items"]]
+    s3 = sum((amount for of_s3, amount in items if of_s3), ZERO)
+    boxes = sum((amount for of_s3, amount in items if not of_s3), ZERO)
+    ours = sum((line.usd for line in found.lines if line.kind != "s3"), ZERO)
+    total = f"metered by the local cloud: ${metered['total_usd']}"
+    return (
+        f"{total}, boxes ${boxes} and S3 ${s3} till now\n"
+        f"the bill has boxes ${ours}, by the seconds that EC2 tells, and S3"
+        f" ${found.total_usd - ours}, with a month of storage, one pull and the controller's looks"
+    )
 
 
 def cloud_meter(run_id: str) -> dict[str, Any]:

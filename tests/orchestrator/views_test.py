@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.bill import Bill, BillLine
+from orchestrator.billing import beside_meter
 from orchestrator.console.live import Progress
 from orchestrator.console.terminal import make_console
 from orchestrator.console.views import result_view
@@ -81,6 +83,21 @@ def snapshot(at: datetime = NOW, **changes: Any) -> Snapshot:
 )
 def test_dollars_are_rounded_up(amount: str, shown: str) -> None:
     assert usd(Decimal(amount)) == shown
+
+
+def test_a_bill_says_by_what_it_differs_from_what_the_cloud_metered() -> None:
+    lines = [("compute", "0.15"), ("disk", "0.01"), ("s3", "0.2")]
+    ours = tuple(BillLine("l4", kind, "", Decimal(1), Decimal(cost)) for kind, cost in lines)
+    spent = [("compute", "0.149"), ("ebs", "0.01"), ("s3", "0.002"), ("transfer", "0.001")]
+    items = [{"kind": kind, "usd": cost} for kind, cost in spent]
+    words = beside_meter(
+        Bill(ours, Decimal(5), Decimal(2)), {"total_usd": "0.162", "items": items}
+    )
+    assert words.splitlines() == [
+        "metered by the local cloud: $0.162, boxes $0.159 and S3 $0.003 till now",
+        "the bill has boxes $0.16, by the seconds that EC2 tells, and S3 $0.20,"
+        " with a month of storage, one pull and the controller's looks",
+    ]
 
 
 def test_what_is_free_is_rounded_down() -> None:
