@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +27,7 @@ from agent_env.training.preflight.template import load_tokenizer
 from agent_env.training.progress import say
 from agent_env.training.ray_job import check_trained_on, summary
 from agent_env.training.serving import open_env, served_splits
-from agent_env.training.skyrl import child
+from agent_env.training.skyrl import checkpoints, child
 from agent_env.training.skyrl.overrides import SkyrlRun, overrides
 from agent_env.training.stopping import Stopped, StopRequest
 
@@ -44,9 +45,11 @@ def run(job: Job[SkyrlGrpoConfig], stop: StopRequest) -> None:
     tokenizer = load_tokenizer(job.model_source, "config.model")
     with open_env(config, sessions=max(config.rollouts_per_step, config.batch)) as env:
         wanted = prepare(job, env, tokenizer)
+        step = latest_step(wanted.out)
         # Without a checkpoint the first eval is made again, too.
-        metrics.cut_back(latest_step(wanted.out) or -1)
-        train(wanted, job, stop)
+        metrics.cut_back(step or -1)
+        evaluated = metrics.find("eval", step) is not None
+        train(replace(wanted, eval_first=is_due(wanted, step) and not evaluated), job, stop)
     metrics.append("final", config.steps, summary(metrics, config.steps), datetime.now(UTC))
 
 
@@ -97,8 +100,10 @@ def skyrl_run(
     job: Job[SkyrlGrpoConfig], url: str, folder: Path, *, tasks: int, evals: int
 ) -> SkyrlRun:
     """The config in SkyRL's terms."""
-    config, asked = job.config, {}
+    config, only_ends = job.config, latest_step(folder) == job.config.steps
     prompts = config.rollouts_per_step // config.rollouts_per_task
+    epochs = config.steps / max(1, tasks // prompts)
+    asked: dict[str, Any] = {}
     if config.vllm:
         asked["gpu_memory_share"] = config.vllm.gpu_memory_share
     lora = (config.lora.rank, config.lora.alpha) if config.lora else (0, 16)
@@ -115,9 +120,11 @@ def skyrl_run(
             judged_rollouts=JUDGED_STEPS * config.rollouts_per_step,
             metrics_file=str(job.metrics),
             stop_file=str(folder / "stop"),
+            model_folder=str(folder / "model"),
         ),
         steps=config.steps,
-        epochs=math.ceil(config.steps / max(1, tasks // prompts)),
+        epochs=math.floor(epochs) if only_ends else math.ceil(epochs) + 1,
+        only_ends=only_ends,
         prompts_per_step=prompts,
         rollouts_per_prompt=config.rollouts_per_task,
         micro_batch=config.train_batch // config.gpus,
@@ -127,7 +134,6 @@ def skyrl_run(
         eval_rows=evals,
         eval_samples=config.eval_samples,
         eval_steps=config.eval_steps,
-        eval_first=latest_step(folder) == 0,
         save_steps=config.save_steps,
         keep_checkpoints=config.keep_checkpoints,
         learning_rate=config.learning_rate,
@@ -147,24 +153,25 @@ def skyrl_run(
 
 
 def latest_step(folder: Path) -> int:
-    """The step of SkyRL's latest whole checkpoint; it writes that down last. 0 without one."""
-    try:
-        return int((folder / "checkpoints" / "latest_ckpt_global_step.txt").read_text())
-    except (OSError, ValueError):
-        return 0
+    """The step of SkyRL's newest whole checkpoint, from which it goes on; 0 without one."""
+    return checkpoints.settle(folder / "checkpoints")
+
+
+def is_due(wanted: SkyrlRun, step: int) -> bool:
+    """Whether there is an eval at that step; SkyRL saves before it, and may die between."""
+    return step == wanted.steps or step % (wanted.eval_steps or wanted.steps) == 0
 
 
 def train(wanted: SkyrlRun, job: Job[SkyrlGrpoConfig], stop: StopRequest) -> None:
     """Run SkyRL to its end. Raises Stopped, JobFailed."""
-    exported = wanted.out / "export" / f"global_step_{wanted.steps}" / "policy"
-    # At its last step SkyRL saves the checkpoint first; begun again after both, it would go on.
-    if latest_step(wanted.out) < wanted.steps or not exported.exists():
+    left, model = Path(wanted.env.model_folder), job.out / "model"
+    is_left = left.exists() or model.exists()
+    if not wanted.only_ends or wanted.eval_first or not is_left:
         status = child.run(overrides(wanted), stop, Path(wanted.env.stop_file))
         if status == EXIT_STOPPED or (status and stop.asked):
             raise Stopped
         if status:
             raise JobFailed(f"SkyRL ended with exit status {status}; {next_command()}")
-    model = job.out / "model"
-    if not model.exists() and exported.exists():
-        exported.rename(model)
-        trained_on.carry(wanted.out, model)
+    if not model.exists() and left.exists():
+        trained_on.carry(wanted.out, left)
+        left.rename(model)

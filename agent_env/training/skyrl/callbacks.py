@@ -1,4 +1,4 @@
-"""From SkyRL's events to our metrics lines, and an end when a file asks for one."""
+"""From SkyRL's events to our metrics lines, a model at the end, and an end when a file asks."""
 
 from __future__ import annotations
 
@@ -48,6 +48,11 @@ class MetricsLines(TrainingCallback):  # type: ignore[misc]
         numbers = {"reward": reward, "seconds": seconds}
         self._append("eval", callback_input, numbers, metrics, EVAL)
 
+    def on_save(self, trainer: Any, callback_input: Any, _control: Any) -> None:
+        # Whatever ends the run before SkyRL logs the step: it isn't trained again.
+        if "env/rollouts" in trainer.all_metrics:
+            self._trained(callback_input, trainer.all_metrics)
+
     def on_log(self, _trainer: Any, callback_input: Any, _control: Any) -> None:
         logs = callback_input.logs
         # SkyRL adds up over the batches of an eval what isn't called a mean.
@@ -55,8 +60,13 @@ class MetricsLines(TrainingCallback):  # type: ignore[misc]
             told = counts(logs, EVAL)
             logs[f"{EVAL}env/unscored"] = told["unscored"] / max(1, told["rollouts"])
         if "env/rollouts" in logs:
-            numbers = {ours: logs.get(theirs) for ours, theirs in TRAIN_NUMBERS.items()}
-            self._append("train", callback_input, numbers, logs)
+            self._trained(callback_input, logs)
+
+    def _trained(self, callback_input: Any, logs: Mapping[str, Any]) -> None:
+        """The step's line, in the place of the one that was there when it was saved."""
+        numbers = {ours: logs.get(theirs) for ours, theirs in TRAIN_NUMBERS.items()}
+        self._file(callback_input).forget("train", callback_input.global_step)
+        self._append("train", callback_input, numbers, logs)
 
     def _append(
         self,
@@ -78,7 +88,25 @@ class MetricsLines(TrainingCallback):  # type: ignore[misc]
         self._file(callback_input).append(kind, at, line, datetime.now(UTC))
 
     def _file(self, callback_input: Any) -> MetricsFile:
-        return MetricsFile(self._path, max_steps=callback_input.total_steps)
+        steps = max(callback_input.total_steps, callback_input.global_step)
+        return MetricsFile(self._path, max_steps=steps)
+
+
+class ModelAtEnd(TrainingCallback):  # type: ignore[misc]
+    """After the last step the model is left in that folder, whole or not at all.
+
+    SkyRL's own exports come with the end of every epoch.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_train_end(self, trainer: Any, callback_input: Any, _control: Any) -> None:
+        settings, step = trainer.cfg.trainer, callback_input.global_step
+        if step == settings.max_training_steps and not self._folder.exists():
+            trainer.save_models()
+            made = Path(settings.export_path) / f"global_step_{step}" / "policy"
+            made.rename(self._folder)
 
 
 class StopAtStepEnd(TrainingCallback):  # type: ignore[misc]

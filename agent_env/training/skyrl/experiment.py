@@ -20,8 +20,9 @@ from skyrl.train.utils.utils import initialize_ray
 from skyrl_gym.envs.registration import registry
 
 from agent_env.training.job import EXIT_STOPPED
-from agent_env.training.skyrl.callbacks import MetricsLines, StopAtStepEnd
+from agent_env.training.skyrl.callbacks import MetricsLines, ModelAtEnd, StopAtStepEnd
 from agent_env.training.skyrl.generator import AgentEnvGenerator
+from agent_env.training.skyrl.loader import exact
 from agent_env.training.skyrl.settings import ENV_CLASS, EnvSettings
 
 ENTRY = "agent_env.training.skyrl.env:AgentTextEnv"
@@ -38,7 +39,7 @@ AgentEnvConfig = make_config(generator_cls=AgentEnvGeneratorConfig)
 
 
 class AgentEnvExp(BasePPOExp):  # type: ignore[misc]
-    """Everything is SkyRL's but the generator and two callbacks."""
+    """Everything is SkyRL's but the generator, the training rows' order and three callbacks."""
 
     def get_generator(self, cfg: Any, tokenizer: Any, inference_engine_client: Any) -> Any:
         """The generator that outlives its environments."""
@@ -52,11 +53,16 @@ class AgentEnvExp(BasePPOExp):  # type: ignore[misc]
         )
 
     def get_trainer(self, *arguments: Any, **named: Any) -> Any:
-        """SkyRL's trainer; it writes our metrics lines, and stops when it is asked to."""
+        """SkyRL's trainer, whose rows go on exactly; it writes our metrics lines, leaves a model,
+        and stops when it is asked to.
+        """
         trainer = super().get_trainer(*arguments, **named)
+        trainer.train_dataloader = exact(trainer.train_dataloader, self.cfg.trainer.seed)
         settings = self.cfg.generator.agent_env
         if settings.metrics_file:
             trainer.add_callback(MetricsLines(Path(settings.metrics_file)))
+        if settings.model_folder:
+            trainer.add_callback(ModelAtEnd(Path(settings.model_folder)))
         if settings.stop_file:
             trainer.add_callback(StopAtStepEnd(Path(settings.stop_file)))
         return trainer

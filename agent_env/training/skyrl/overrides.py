@@ -28,7 +28,11 @@ class SkyrlRun:
     env: EnvSettings
     steps: int
     epochs: int
-    """Passes over the training file that give so many steps; more do no harm."""
+    """Passes over the training file that give so many steps, and one for each start: SkyRL takes
+    a checkpoint at an epoch's end for an epoch without rows."""
+    only_ends: bool = False
+    """Whether its last step is behind it: `epochs` then are those begun, and nothing is saved
+    but the model."""
     prompts_per_step: int
     rollouts_per_prompt: int
     micro_batch: int
@@ -117,11 +121,12 @@ def _steps(run: SkyrlRun) -> Settings:
     yield "trainer.eval_batch_size", run.eval_rows
     yield "trainer.eval_before_train", run.eval_first
     yield "trainer.eval_interval", run.eval_steps or run.steps
-    yield "trainer.ckpt_interval", run.save_steps
+    yield "trainer.ckpt_interval", 0 if run.only_ends else run.save_steps
     yield "trainer.max_ckpts_to_keep", run.keep_checkpoints
     yield "trainer.ckpt_path", str(run.out / "checkpoints")
     yield "trainer.resume_mode", "latest"
-    yield "trainer.hf_save_interval", run.steps
+    # An interval would bring a model at the end of each epoch, too; ours comes at the end.
+    yield "trainer.hf_save_interval", -1
     yield "trainer.export_path", str(run.out / "export")
     yield "trainer.log_path", str(run.out / "logs")
     yield "trainer.dump_eval_results", False

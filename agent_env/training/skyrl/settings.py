@@ -38,6 +38,8 @@ class EnvSettings:
     """Where a line is written for each step and each eval; none if empty."""
     stop_file: str = ""
     """When this file appears, the run checkpoints at the end of its step and ends."""
+    model_folder: str = ""
+    """Where the model is left after `trainer.max_training_steps`; SkyRL's own way if empty."""
 
     def check(self) -> None:
         """Raises ValueError, naming the setting."""

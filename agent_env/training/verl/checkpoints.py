@@ -1,33 +1,20 @@
-"""Which of verl's checkpoints a run goes on from.
-
-verl trusts one small file, which a crash may have left empty or ahead of the disk. Here it is made
-to name the newest checkpoint whose last part, the data loader's state, is whole.
-"""
+"""verl's checkpoints: the one that a run goes on from, and the model that is left."""
 
 from __future__ import annotations
 
-import re
 import shutil
-import zipfile
 from pathlib import Path
 
-from agent_env.training import trained_on
+from agent_env.training import ray_checkpoints, trained_on
 
 TRACKER = "latest_checkpointed_iteration.txt"
-
-_NAME = re.compile(r"global_step_(\d+)")
+LAST_PART = "data.pt"
+"""The data loader's state, which verl writes after the weights."""
 
 
 def settle(out: Path) -> int:
     """The step that verl will go on from, 0 for the beginning; its tracker says so, too."""
-    newest = max((step for step in map(_whole_step, out.glob("global_step_*")) if step), default=0)
-    if newest:
-        beside = out / f"{TRACKER}.partial"
-        beside.write_text(str(newest), "utf-8")
-        beside.replace(out / TRACKER)
-    else:
-        (out / TRACKER).unlink(missing_ok=True)
-    return newest
+    return ray_checkpoints.settle(out, TRACKER, [LAST_PART])
 
 
 def export(out: Path, step: int) -> Path | None:
@@ -41,11 +28,3 @@ def export(out: Path, step: int) -> Path | None:
     trained_on.carry(out, beside)
     shutil.rmtree(model, ignore_errors=True)
     return beside.rename(model)
-
-
-def _whole_step(folder: Path) -> int | None:
-    named = _NAME.fullmatch(folder.name)
-    # torch writes a zip archive, whose directory comes last: a cut one is none.
-    if named is None or not zipfile.is_zipfile(folder / "data.pt"):
-        return None
-    return int(named[1])

@@ -16,9 +16,11 @@ from agent_env.training.config import ConfigError, parse_config
 from agent_env.training.config.skyrl import SkyrlGrpoConfig
 from agent_env.training.job import Job, JobFailed
 from agent_env.training.skyrl import check, skyrl_rows, write_dataset
+from agent_env.training.skyrl.checkpoints import LAST_PARTS
 from agent_env.training.skyrl.overrides import overrides
 from agent_env.training.skyrl.settings import EnvSettings
 from tests.agent_env.conftest import COUNTER
+from tests.agent_env.training.ray_checkpoints_test import save
 from tests.agent_env.training.skyrl_support import TOKENIZER, generator, rows_of, tokenizer
 
 pytestmark = pytest.mark.skyrl
@@ -145,9 +147,7 @@ def test_checkpoints_of_other_tools_are_not_gone_on_with(job: Job[SkyrlGrpoConfi
     with AgentEnv.local(COUNTER, max_sessions=8) as env:
         prepare(job, env, TOKENIZER)
         prepare(other, env, TOKENIZER)
-        checkpoints = job.out / "skyrl" / "checkpoints"
-        checkpoints.mkdir()
-        (checkpoints / "latest_ckpt_global_step.txt").write_text("3")
+        save(job.out / "skyrl" / "checkpoints" / "global_step_3", *LAST_PARTS)
         with pytest.raises(ConfigError, match="training on other tools"):
             prepare(job, env, TOKENIZER)
 

@@ -29,7 +29,7 @@ from agent_env import AgentEnv
 from agent_env.client.local import LocalServer
 from agent_env.training.skyrl import AgentEnvGenerator, skyrl_rows
 from agent_env.training.skyrl.experiment import AgentEnvConfig, register
-from agent_env.training.skyrl.settings import ENV_CLASS
+from agent_env.training.skyrl.settings import ENV_CLASS, EnvSettings
 
 END = "<|im_end|>"
 TEMPLATE = """\
@@ -142,10 +142,7 @@ def generator(url: str, script: Script, *overrides: str, room: int = 4000) -> Ag
             *overrides,
         ]
     )
-    settings = cfg.generator.agent_env
-    if ENV_CLASS in registry:
-        deregister(ENV_CLASS)
-    register(settings)
+    settings = registered(cfg)
     return AgentEnvGenerator(
         generator_cfg=cfg.generator,
         skyrl_gym_cfg=cfg.environment.skyrl_gym,
@@ -153,6 +150,15 @@ def generator(url: str, script: Script, *overrides: str, room: int = 4000) -> Ag
         tokenizer=TOKENIZER,
         settings=settings,
     )
+
+
+def registered(cfg: Any) -> EnvSettings:
+    """The settings of that config, which alone is known in this process from now on."""
+    settings: EnvSettings = cfg.generator.agent_env
+    if ENV_CLASS in registry:
+        deregister(ENV_CLASS)
+    register(settings)
+    return settings
 
 
 def batch(row: dict[str, Any], rollouts: int, phase: str = "train") -> dict[str, Any]:
