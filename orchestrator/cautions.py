@@ -44,6 +44,12 @@ def cautions_of(runbook: Runbook, offer: Offer, cloud: Cloud, now: datetime) -> 
                 yield f"pins {name} come without {package}: {costs}"
     for name, job in runbook.jobs.items():
         yield from _made_for_tiny(name, job)
+        if path := runbook.sources.models_here.get(name):
+            yield (
+                f"jobs.{name}: the box takes model {job.config['model']!r} for a hub's id: it has"
+                f" nothing of {path}; a model that isn't on the hub comes as the result of a job:"
+                " `model: input` and `inputs: {model: {job: JOB, path: PATH}}`"
+            )
     if cloud == "local":
         jobs = runbook.jobs.items()
         if needing := gpu_pins_told({name: _gpu_pins(job, runbook) for name, job in jobs}):

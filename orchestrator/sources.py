@@ -40,6 +40,8 @@ class Sources(Frozen):
     """By job."""
     requirements: Mapping[str, Requirements]
     """By job."""
+    models_here: Mapping[str, str] = {}
+    """By job, the folder here that has its model's name, which no box has."""
 
 
 def gather(spec: RunbookSpec, folder: Path) -> tuple[Sources, list[Fault]]:
@@ -56,8 +58,25 @@ def gather(spec: RunbookSpec, folder: Path) -> tuple[Sources, list[Fault]]:
         for name, job in spec.jobs.items()
         if job.requirements and (locked := _locked(name, job.requirements, folder, top, faults))
     }
-    pins = _pins(spec, faults)
-    return Sources(pins=pins, workdirs=workdirs, requirements=requirements), faults
+    here = {
+        name: str(path)
+        for name, job in spec.jobs.items()
+        if (path := _model_here(job.config.get("model"), folder))
+    }
+    return Sources(
+        pins=_pins(spec, faults),
+        workdirs=workdirs,
+        requirements=requirements,
+        models_here=here,
+    ), faults
+
+
+def _model_here(model: object, folder: Path) -> Path | None:
+    """The folder of that name beside the runbook, or where the command was typed."""
+    if not isinstance(model, str) or "/" not in model:  # one word is a word of the program's
+        return None
+    places = (folder / model, Path(model))
+    return next((place.absolute() for place in places if place.is_dir()), None)
 
 
 def _top(folder: Path) -> Path:

@@ -271,6 +271,24 @@ def test_pins_that_leave_something_out_say_what_that_costs(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("where", "is_told"), [("beside/it", True), ("typed/here", True), ("org/some", False)]
+)
+def test_a_model_s_name_that_is_a_folder_here_is_told_as_the_box_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, *, is_told: bool
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "typed" / "here").mkdir(parents=True)
+    (tmp_path / "beside" / "it").mkdir(parents=True)
+    monkeypatch.chdir(elsewhere)
+    model = f"model: {where}, learning_rate: 1e-5, completion_tokens: 512"
+    text = ONE_BOX.replace("regions", "pins: trl\nregions")
+    text += f"  warm: {{box: l40s, program: sft, config: {{{model}}}}}\n"
+    told = " ".join(plan_of(tmp_path, text, cloud="aws").warnings)
+    assert ("jobs.warm: the box takes model" in told) == is_told
+    assert (f"nothing of {tmp_path}/" in told) == is_told
+
+
+@pytest.mark.parametrize(
     ("config", "missing"),
     [
         ("model: org/some", "learning_rate and completion_tokens"),
