@@ -15,6 +15,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from orchestrator.box.regular import open_regular
@@ -125,6 +126,7 @@ def is_complete(checkpoint: os.PathLike[str]) -> bool:
         return False
 
 
+@lru_cache(maxsize=4096)
 def checkpoint_of(name: str) -> str | None:
     """The outermost checkpoint folder that a result's name lies in."""
     parts = name.split("/")

@@ -36,9 +36,12 @@ def allows(
 def _matches(
     statement: Mapping[str, Any], action: str, resource: str, context: Mapping[str, str]
 ) -> bool:
-    named = any(_like(action.lower(), p.lower()) for p in _many(statement.get("Action")))
-    on_it = any(_like(resource, pattern) for pattern in _many(statement.get("Resource")))
-    return named and on_it and _conditions_hold(statement.get("Condition", {}), context)
+    named, on = _many(statement.get("Action")), _many(statement.get("Resource"))
+    return (
+        any(_like(action.lower(), pattern.lower()) for pattern in named)
+        and any(_like(resource, pattern) for pattern in on)
+        and _conditions_hold(statement.get("Condition", {}), context)
+    )
 
 
 def _conditions_hold(conditions: Mapping[str, Any], context: Mapping[str, str]) -> bool:

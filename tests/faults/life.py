@@ -13,6 +13,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,6 +27,7 @@ from orchestrator import results, start
 from orchestrator.aws import sweep
 from orchestrator.aws.bucket import Bucket, find_run_bucket
 from orchestrator.box import agent, memory, pieces, store, sync
+from orchestrator.box.streams import streams
 from orchestrator.catalog import load_catalog
 from orchestrator.errors import CapacityError, GpurunError, LaunchError, QuotaError
 from orchestrator.lives import UNLISTED
@@ -215,15 +217,21 @@ def _simulated(world: World) -> Iterator[None]:
         mock.patch.object(store, "STREAMS", 1),
         mock.patch.object(pieces, "LEAST", 64),  # what it grows to is small, too
         mock.patch.object(pieces, "FAN", 3),
-        mock.patch.object(results, "THREADS", 1),
+        mock.patch.object(results, "ThreadPoolExecutor", _at_once),
+        mock.patch.object(sweep, "ThreadPoolExecutor", _at_once),
         mock.patch.object(agent, "remember", partial(_remember, world)),
     ):
         yield
 
 
+def _at_once(_: int) -> Executor:
+    """Threads that have nothing to wait for cost more than they do."""
+    return streams(1)
+
+
 def _remember(world: World, job: Any, folder: Path) -> None:
     """A box whose disk is full can't write down where it is."""
-    if any(m.disk_full for m in world.machines.values() if folder.is_relative_to(m.folder)):
+    if any(m.is_full() for m in world.machines.values() if folder.is_relative_to(m.folder)):
         raise OSError(errno.ENOSPC, "no space left on the device")
     memory.remember(job, folder)
 

@@ -12,6 +12,7 @@ import re
 import shutil
 import tarfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ class SimulatedBody(Body):
         pass
 
     def spot_notice(self) -> float | None:
-        return self._machine.taken_at
+        return self._machine.notice()
 
     def disk_free(self, root: Path) -> int:
         return 10**11
@@ -124,6 +125,7 @@ class Machine:
         self.skew_s = 0.0
         self.taken_at: float | None = None
         self.disk_full = self.wedged = self.off = False
+        self.asked: Counter[str] = Counter()
         self.trainers: list[Trainer] = []
         self._told_off_at: float | None = None
         self._agent: Agent | None = None
@@ -143,7 +145,18 @@ class Machine:
 
     def wall(self) -> float:
         """What its clock says."""
+        self.asked["clock"] += 1
         return self._true() + self.skew_s
+
+    def is_full(self) -> bool:
+        """Whether its disk has no room left."""
+        self.asked["disk"] += 1
+        return self.disk_full
+
+    def notice(self) -> float | None:
+        """When it will be taken, as far as it was told: epoch seconds."""
+        self.asked["spot"] += 1
+        return self.taken_at
 
     def boot(self) -> None:
         self.booted_at = self._true()
@@ -184,7 +197,7 @@ class Machine:
             steps,
             self._true,
             self._note,
-            lambda: not self.disk_full,
+            lambda: not self.is_full(),
         )
         self.trainers.append(trainer)
         return trainer

@@ -13,13 +13,15 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from tests.faults.clock import START, seconds
 from tests.faults.fault import AT_BOXES, AT_CALLS, AT_TIMES, CONTROLLER, Fault, Kind, parse
 from tests.faults.life import Life, live, the_plan
+from tests.faults.machine import Machine
 from tests.faults.promises import breaches
 from tests.faults.strikes import Seen, Strikes, is_read
+from tests.faults.trace import Remembered, Traces
 from tests.faults.world import Enforcers, World
 
 START_S = START.timestamp()
@@ -28,6 +30,16 @@ EVERY_S = 120
 SPOT_BOX = "short"
 _AT_READS = (Kind.KILLED_BEFORE, Kind.GONE_BEFORE, Kind.THROTTLED, Kind.EXPIRED)
 _KILLED, _GONE = (Kind.KILLED_BEFORE, Kind.KILLED_AFTER), (Kind.GONE_BEFORE, Kind.GONE_AFTER)
+
+
+_traces = Traces()
+_ASKED = {
+    Kind.CLOCK_AHEAD: "clock",
+    Kind.CLOCK_BEHIND: "clock",
+    Kind.DISK_FULL: "disk",
+    Kind.SPOT_TAKEN: "spot",
+    Kind.INVISIBLE: "late",
+}
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,7 @@ def forget() -> None:
     """The code is another one now, so its calls are, too."""
     for known in (undisturbed, singles, stand_ins, everything):
         known.cache_clear()
+    _traces.forget()
 
 
 @cache
@@ -123,7 +136,10 @@ def samples(count: int, seed: int) -> Iterator[tuple[Fault, ...]]:
 def search(
     schedules: Iterable[tuple[Fault, ...]], workers: int, enforcers: Enforcers | None = None
 ) -> Iterator[tuple[tuple[Fault, ...], tuple[str, ...]]]:
-    """Each schedule with what broke under it, as they are done."""
+    """Each schedule with what broke under it, as they are done.
+
+    What a box did in one of these lives it repeats in the others (`trace`).
+    """
     jobs = [(schedule, enforcers) for schedule in schedules]
     if workers == 1:
         yield from map(_judge, jobs)
@@ -150,8 +166,9 @@ def _is_new(fault: Fault) -> bool:
 def _what_it_leaves(fault: Fault, call: Seen) -> object:
     """Equal for faults after which the world, and whoever still lives in it, are the same.
 
-    A controller that died has left what its calls did and nothing else. A lost answer and an error
-    are one to whoever asks again. What a trainer's end does is seen at the agent's next look.
+    A controller that died has left what its calls did and nothing else, and so has a box. A lost
+    answer and an error are one to whoever asks again. What a trainer's end does is seen at the
+    agent's next look; what another fault does, by the first who asks for what it changed.
     """
     if fault.kind in _KILLED + _GONE:
         after = fault.kind in (Kind.KILLED_AFTER, Kind.GONE_AFTER)
@@ -160,6 +177,11 @@ def _what_it_leaves(fault: Fault, call: Seen) -> object:
         return Kind.LOST, fault.operation, fault.nth
     if fault.kind is Kind.TRAINER_KILLED:
         return fault.kind, fault.actor, call.agent_look
+    if fault.kind in (Kind.BOX_LOST, Kind.BOX_WEDGED):
+        return fault.kind, fault.actor, call.world, call.asked["written"]
+    if fault.kind in _ASKED:
+        moment = call.world[0] if fault.kind is Kind.SPOT_TAKEN else None
+        return fault.kind, fault.actor, call.asked.get(_ASKED[fault.kind], 0), moment
     return fault
 
 
@@ -196,12 +218,15 @@ def _judge(
     job: tuple[tuple[Fault, ...], Enforcers | None],
 ) -> tuple[tuple[Fault, ...], tuple[str, ...]]:
     faults, enforcers = job
-    return faults, run(faults, enforcers)
+    return faults, tuple(lived(faults, enforcers, _traces)[0])
 
 
-def lived(faults: Sequence[Fault], enforcers: Enforcers | None) -> tuple[list[str], Life]:
+def lived(
+    faults: Sequence[Fault], enforcers: Enforcers | None, traces: Traces | None = None
+) -> tuple[list[str], Life]:
     quiet()
-    world = World(Strikes(tuple(faults)), enforcers or Enforcers())
+    kind = Machine if traces is None else partial(Remembered, traces)
+    world = World(Strikes(tuple(faults)), enforcers or Enforcers(), kind=kind)
     try:
         life = live(world)
         return breaches(life), life

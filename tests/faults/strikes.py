@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,8 @@ class Seen:
     """By botocore, when its answer is lost or is an error of the service."""
     agent_look: int = 0
     """The how many-th look of its agent a box's call belongs to."""
+    asked: Mapping[str, int] = field(default_factory=dict)
+    """How often by then anybody had asked for what a fault may change, by the name of that."""
 
 
 @dataclass
@@ -236,7 +238,13 @@ class Strikes:
             world_after=self._world(),
             is_tried_again=self._attempts > 1,
             agent_look=0 if actor == CONTROLLER else self.world.box(actor).looks,
+            asked=self._asked(actor),
         )
+
+    def _asked(self, actor: str) -> dict[str, int]:
+        if actor == CONTROLLER:
+            return {"late": self.world.cloud.dated}
+        return {**self.world.box(actor).asked, "written": len(self.world.written)}
 
     def _world(self) -> tuple[object, ...]:
         return self.world.time.at, self._changes

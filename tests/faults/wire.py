@@ -68,9 +68,12 @@ class Wire:
         if operation in ("can_paginate", "meta", "exceptions", "get_waiter"):
             return getattr(self._client, operation)
         real = getattr(self._client, operation)
-        return lambda *args, **parameters: self._call(
-            operation, lambda: real(*args, **parameters), parameters
-        )
+
+        def call(*args: Any, **parameters: Any) -> Any:
+            return self._call(operation, lambda: real(*args, **parameters), parameters)
+
+        setattr(self, operation, call)
+        return call
 
     def get_paginator(self, operation: str) -> Any:
         return _Pages(self, operation)

@@ -45,7 +45,7 @@ def check(
         return
     role = box_role(account, caller[4:])
     action, resource, context = _request(account, region, service, operation, asked)
-    if role is None or not policy.allows(role.documents, action, resource, context):
+    if role is None or not role.allows(action, resource, context):
         if operation.startswith("head_"):
             raise Refused("403", "Forbidden", 403)
         raise Refused(
@@ -61,7 +61,7 @@ def may_list_all(account: Account, caller: str, bucket: str) -> bool:
         return True
     role = box_role(account, caller[4:])
     arn = f"arn:aws:s3:::{bucket}"
-    return role is not None and policy.allows(role.documents, "s3:ListBucket", arn, {})
+    return role is not None and role.allows("s3:ListBucket", arn, {})
 
 
 def may_be_assumed(account: Account, role: Role, service: str, source: str) -> bool:

@@ -105,6 +105,8 @@ class Account:
         """What the scheduler would have done while it was out of order."""
         self.on_launch: Callable[[Instance], None] | None = None
         self.on_end: Callable[[Instance], None] | None = None
+        self.dated = 0
+        """How often it was asked from when on a new thing shows."""
         self._made = 0
 
     def region(self, name: str) -> Region:
@@ -122,6 +124,7 @@ class Account:
         return f"{prefix}-{(self.number() * _SCRAMBLE) & _MASK:017x}"
 
     def visible_at(self) -> datetime:
+        self.dated += 1
         return self.timeline.ahead(self.rules.invisible_s)
 
     def visible(self, found: dict[str, T]) -> list[T]:

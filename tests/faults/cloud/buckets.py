@@ -55,9 +55,11 @@ class BucketState:
 
     def keys(self, prefix: str = "") -> list[str]:
         """Current keys in the order of their names."""
-        found = [key for key in self.objects if key.startswith(prefix)]
-        shown = (key for key in found if self.objects[key][-1].data is not None)
-        return sorted(shown, key=str.encode)
+        return sorted(
+            key
+            for key, versions in self.objects.items()
+            if key.startswith(prefix) and versions[-1].data is not None
+        )
 
 
 class Objects(MutableMapping[str, bytes]):

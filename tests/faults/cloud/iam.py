@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from orchestrator.localcloud import policy
 from tests.faults.cloud.refusal import Refused
 from tests.faults.cloud.service import Service, tag_map
 from tests.faults.cloud.things import Json, tag_list
@@ -26,10 +27,23 @@ class Role:
     tags: dict[str, str]
     policies: dict[str, Json] = field(default_factory=dict)
     attached: dict[str, Json] = field(default_factory=dict)
+    _judged: list[Json] = field(default_factory=list)
+    """The documents by which the verdicts were found."""
+    _verdicts: dict[tuple[object, ...], bool] = field(default_factory=dict)
 
     @property
     def documents(self) -> list[Json]:
         return [*self.policies.values(), *self.attached.values()]
+
+    def allows(self, action: str, resource: str, context: Mapping[str, str]) -> bool:
+        """By its documents as they are now; a box asks the same again and again."""
+        documents = self.documents
+        if documents != self._judged:
+            self._judged, self._verdicts = documents, {}
+        asked = (action, resource, *context.items())
+        if asked not in self._verdicts:
+            self._verdicts[asked] = policy.allows(documents, action, resource, context)
+        return self._verdicts[asked]
 
     def describe(self) -> Json:
         return {

@@ -98,6 +98,11 @@ class ModelCloud:
         self._account.on_end = hook
 
     @property
+    def dated(self) -> int:
+        """How often it was asked from when on a new thing shows."""
+        return self._account.dated
+
+    @property
     def schedules_fire(self) -> bool:
         return self._account.schedules_fire
 

@@ -342,6 +342,9 @@ def _page(
 ) -> tuple[list[tuple[str, bool]], bool]:
     """Keys and folders (True) after a name, and whether there are more."""
     rows: list[tuple[str, bool]] = []
+    if not delimiter and not after:
+        rows = [(key, False) for key in keys]
+        return rows[:most], len(rows) > most
     begin = after.encode()
     for key in keys:
         row = (key, False)
