@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from agent_env.training.verl import checkpoints
 from agent_env.training.verl.peer import REFUSED
 from agent_env.training.verl.progress import Progress, cut_back, losses
 from tests.agent_env.conftest import COUNTER
+from tests.agent_env.training.ray_checkpoints_test import save
 
 pytestmark = [pytest.mark.verl, pytest.mark.filterwarnings("ignore")]
 
@@ -165,7 +165,7 @@ def test_a_run_that_goes_on_repeats_and_skips_no_line(
     folder = job.out / "verl"
     folder.mkdir(parents=True)
     if saved:
-        save(job.out, saved)
+        save(job.out / f"global_step_{saved}", checkpoints.LAST_PART)
     metrics = MetricsFile(job.metrics, max_steps=2)
     for line in logged:
         kind, step = line.split()
@@ -202,29 +202,9 @@ def test_checkpoints_of_other_tools_are_not_gone_on_with(job: Job[VerlGrpoConfig
     with AgentEnv.local(COUNTER, max_sessions=2) as env:
         verl_grpo.check_environment(job, env)
         verl_grpo.check_environment(other, env)
-        save(job.out, 1)
+        save(job.out / "global_step_1", checkpoints.LAST_PART)
         with pytest.raises(ConfigError, match="training on other tools"):
             verl_grpo.check_environment(job, env)
-
-
-def save(out: Path, step: int) -> None:
-    """What is looked at of a checkpoint of verl's."""
-    folder = out / f"global_step_{step}"
-    folder.mkdir(parents=True)
-    with zipfile.ZipFile(folder / "data.pt", "w") as file:
-        file.writestr("state", "x")
-
-
-def test_verl_goes_on_from_its_newest_whole_checkpoint_whatever_its_tracker_says(
-    tmp_path: Path,
-) -> None:
-    assert checkpoints.settle(tmp_path) == 0
-    for step in (10, 20, 30):
-        save(tmp_path, step)
-    (tmp_path / "global_step_30/data.pt").write_bytes(b"PK cut")
-    (tmp_path / checkpoints.TRACKER).write_text("")
-    assert checkpoints.settle(tmp_path) == 20
-    assert (tmp_path / checkpoints.TRACKER).read_text() == "20"
 
 
 def test_the_last_steps_weights_become_the_jobs_model(tmp_path: Path) -> None:
