@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_env.client import AgentEnv
-from agent_env.client._dial import Address
+from agent_env.training.config.addresses import is_loopback
 from agent_env.training.job import JobFailed
 from agent_env.training.skyrl._server import server_for
 from agent_env.training.skyrl.settings import EnvSettings
@@ -27,7 +27,7 @@ def check(
     `rollouts` run at once, a step's prompts times the samples of each; `prompts` are those of the
     dataset, as they are written there.
     """
-    if nodes > 1 and Address.of(settings.url).loopback:
+    if nodes > 1 and is_loopback(settings.url):
         raise JobFailed(
             f"{settings.url} is another machine on each of {nodes} nodes: serve on an address that"
             " all of them reach, and set env_url"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
 
 from agent_env.client import AgentEnv
 from agent_env.errors import SessionError
 from agent_env.training._episode import Episode
 from agent_env.training.config import ConfigError
+from agent_env.training.config.addresses import is_loopback
 from agent_env.training.preflight.gpu import has_driver
 from agent_env.training.preflight.versions import installed
 from agent_env.training.verl.dataset import MADE_BY, names_task
@@ -135,12 +134,3 @@ def score_ids(env: AgentEnv, splits: Sequence[str]) -> tuple[str, ...]:
             raise SessionError(f"{split}[0] can't be scored: {rollout.lost}")
         found.update(rollout.scores)
     return tuple(sorted(found))
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the address means the machine that asks."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
