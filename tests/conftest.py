@@ -16,6 +16,12 @@ PEERS = {
 }
 """What a file with the mark of that name needs."""
 HAS_MOTO = importlib.util.find_spec("moto") is not None
+SLOW_READERS = (
+    ("botocore.session", "create_loader"),
+    ("botocore.parsers", "DEFAULT_TIMESTAMP_PARSER"),
+    ("moto.core.responses", "method_names_from_class"),
+)
+"""Functions that answer the same each time, for which tests ask again and again."""
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -53,9 +59,10 @@ def _models_are_read_once() -> Iterator[None]:
     if not HAS_MOTO:
         yield
         return
-    session = importlib.import_module("botocore.session")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "create_loader", cache(session.create_loader))
+        for module, function in SLOW_READERS:
+            found = importlib.import_module(module)
+            patch.setattr(found, function, cache(getattr(found, function)))
         yield
 
 

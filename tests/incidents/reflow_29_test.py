@@ -22,7 +22,8 @@ from orchestrator.aws.bucket import Bucket
 from orchestrator.aws.session import Session
 from orchestrator.run import RunRecord
 from orchestrator.runner import Runner
-from tests.orchestrator.runner_test import begun, clock, rules, runner, session
+from tests.orchestrator.runner_test import begun_for_real as begun
+from tests.orchestrator.runner_test import clock, rules, runner, session
 
 __all__ = ["begun", "clock", "own_keys", "rules", "runner", "session"]
 

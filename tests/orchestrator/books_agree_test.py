@@ -25,7 +25,8 @@ from orchestrator.plan import RESULTS
 from orchestrator.run import RunRecord
 from orchestrator.runner import Runner
 
-from .runner_test import Clock, begun, clock, rules, runner, session, shut_down
+from .runner_test import Clock, clock, rules, runner, session, shut_down
+from .runner_test import begun_for_real as begun
 
 __all__ = ["begun", "clock", "rules", "runner", "session"]
 

@@ -67,14 +67,29 @@ def session(rules: StrictRules, clock: Clock) -> Session:
     return Session("aws", "us-east-1", "123456789012", patience=patience, boto=boto3.Session())
 
 
+def without_payload(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """What boxes would fetch is empty: it is slow to pack."""
+    payload = Payload(folder / "payload.tar.gz", "0" * 64)
+    payload.path.write_bytes(b"")
+    monkeypatch.setattr(start, "build_payload", lambda *_, **__: payload)
+
+
 @pytest.fixture
 def begun(
     session: Session, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Bucket, RunRecord]:
-    """A run on record, nothing built yet; what its boxes would fetch is empty."""
-    payload = Payload(tmp_path / "payload.tar.gz", "0" * 64)
-    payload.path.write_bytes(b"")
-    monkeypatch.setattr(start, "build_payload", lambda *_, **__: payload)
+    """A run on record, nothing built yet, and nothing in its payload."""
+    without_payload(monkeypatch, tmp_path)
+    return begin(session, clock)
+
+
+@pytest.fixture
+def begun_for_real(session: Session, clock: Clock) -> tuple[Bucket, RunRecord]:
+    """The same with its payload; import it `as begun`."""
+    return begin(session, clock)
+
+
+def begin(session: Session, clock: Clock) -> tuple[Bucket, RunRecord]:
     plan = make_plan(load_runbook(SMOKE), now=clock.now(), catalog=load_catalog(), cloud="local")
     return start_run(session, plan, clock, boxes_are_processes=False)
 
