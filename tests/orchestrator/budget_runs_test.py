@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from orchestrator.runbook import load_runbook
 from orchestrator.runner import Runner
 from orchestrator.start import start_run
 
-from .runner_test import SMOKE, ZONES, Clock, clock, rules, session, shut_down
+from .runner_test import SMOKE, ZONES, Clock, clock, rules, session, shut_down, without_payload
 
 __all__ = ["clock", "rules", "session"]
 
@@ -35,6 +36,11 @@ FIRST_ENTRY = "budgets/shared/000001.json"
 
 class Died(BaseException):
     """As SIGKILL: nothing catches it."""
+
+
+@pytest.fixture(autouse=True)
+def _no_payload(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    without_payload(monkeypatch, tmp_path)
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from orchestrator.plan import Plan, make_plan
 from orchestrator.regions import Try, plan_elsewhere
 from orchestrator.runbook import Runbook, load_runbook
 
+from .runner_test import without_payload
+
 NOW = datetime(2026, 12, 1, 20, 0, tzinfo=UTC)
 FIRST, SECOND, THIRD = "us-east-1", "us-east-2", "eu-central-1"
 RUNBOOK = """
@@ -121,7 +123,8 @@ def test_a_plan_says_where_else_the_run_may_go(runbook: Any) -> None:
 
 
 @pytest.fixture
-def rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[StrictRules]:
+def rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StrictRules]:
+    without_payload(monkeypatch, tmp_path)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setattr("orchestrator.start.caller_cidr", lambda _: None)
