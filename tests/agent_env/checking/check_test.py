@@ -17,6 +17,8 @@ from agent_env.server.episode import derived_seed
 from agent_env.server.pace import SLOW_S
 
 FAULTY = Path(__file__).parent / "faulty"
+WAITS = "__import__('threading').Event().wait()"
+"""For ever, and takes no core for it."""
 
 GOOD = '''
 from agent_env import Bundle, Task, TaskData, tool
@@ -198,10 +200,9 @@ def test_a_task_that_never_ends_is_named(tmp_path: Path) -> None:
     "old, new, where, at",
     [
         ('        return "Heard."', "        while True: pass", "train/0", "say"),
-        ("        return [", "        while True: pass\n        return [", "bundle",
-         "tasks('train')"),
-        ("        return Say(data)", "        while True: pass", "bundle", "open() of train"),
-        ("bundle = Saying()", "while True: pass", "bundle", "the import"),
+        ("        return [", f"        {WAITS}\n        return [", "bundle", "tasks('train')"),
+        ("        return Say(data)", f"        {WAITS}", "bundle", "open() of train"),
+        ("bundle = Saying()", WAITS, "bundle", "the import"),
     ],
 )  # fmt: skip
 def test_what_never_ends_is_named_and_ended(

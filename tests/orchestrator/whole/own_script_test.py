@@ -62,8 +62,12 @@ def test_two_runs_side_by_side_dont_touch_each_other(desk: Desk, other_desk: Des
     desk.gpurun("down", ended)  # a second time it is a no-op
 
 
-def test_a_command_can_be_run_on_a_box(desk: Desk) -> None:
-    slow = RUNBOOK.replace("--steps 40", "--steps 4000")
+def test_a_command_is_run_on_a_box_and_down_lets_its_job_save_and_loses_nothing(
+    desk: Desk,
+) -> None:
+    slow = RUNBOOK.replace("--steps 40", "--steps 4000").replace(
+        "loss_bound: 4s", "loss_bound: 1h"
+    )
     run_id = run_id_in(desk.gpurun("up", desk.write_runbook(slow), "--detach"))
     spec = "/opt/gpurun/boxes/l4.json"
     wait = f"while [ ! -e {spec} ]; do sleep 0.1; done; cat {spec}"
@@ -71,18 +75,12 @@ def test_a_command_can_be_run_on_a_box(desk: Desk) -> None:
     assert (
         desk.gpurun("ssh", run_id, "l4", "--", "cat", stdin="what is piped\n") == "what is piped\n"
     )
-    typed = desk.gpurun("ssh", run_id, "l4", stdin="echo sum $((40+2))\nexit 3\n", code=3)
-    assert "sum 42" in typed
-    desk.gpurun("down", run_id)
-
-
-def test_down_lets_a_job_save_and_nothing_of_it_is_lost(desk: Desk) -> None:
-    slow = RUNBOOK.replace("--steps 40", "--steps 4000").replace(
-        "loss_bound: 4s", "loss_bound: 1h"
-    )
-    run_id = run_id_in(desk.gpurun("up", desk.write_runbook(slow), "--detach"))
     begun = "until grep -qs 'step 3' /opt/gpurun/jobs/train/log.txt; do sleep 0.1; done"
-    desk.gpurun("ssh", run_id, "l4", "--", begun)
+    typed = desk.gpurun(
+        "ssh", run_id, "l4", stdin=f"{begun}\necho sum $((40+2))\nexit 3\n", code=3
+    )
+    assert "sum 42" in typed
+
     desk.gpurun("down", run_id)
     desk.gpurun("pull", run_id, code=12)
     home = desk.folder / "results" / run_id / "train"

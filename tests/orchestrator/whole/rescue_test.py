@@ -59,8 +59,39 @@ def begun(desk: Desk) -> str:
     return run_id
 
 
-def test_results_that_s3_refuses_come_home_over_ssh_even_without_the_bucket(desk: Desk) -> None:
+def watch(desk: Desk, run_id: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "orchestrator.cli", "resume", run_id],
+        cwd=desk.folder,
+        env=desk.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_a_silent_box_is_told_of_and_its_results_come_home_over_ssh_even_without_the_bucket(
+    desk: Desk,
+) -> None:
     run_id = begun(desk)
+    with watch(desk, run_id) as watching:
+        assert watching.stdout is not None
+        _results_come_home(desk, run_id)
+        said, end = "", time.monotonic() + 120
+        while f"gpurun rescue {run_id} l4" not in said and time.monotonic() < end:
+            said += watching.stdout.readline()
+        watching.terminate()
+    assert "hasn't been heard of" in said
+
+    bucket = next(b["Name"] for b in client(desk, "s3").list_buckets()["Buckets"])
+    for key in (f"runs/{run_id}/run.json", f"control/{run_id}/ssh.json"):
+        client(desk, "s3").delete_object(Bucket=bucket, Key=key)
+    assert "verified" in desk.gpurun("rescue", run_id, "l4", "--to", "there")
+    desk.gpurun("rescue", run_id, "l40s", code=16)
+    desk.gpurun("down", run_id, "--now", "seen enough")
+
+
+def _results_come_home(desk: Desk, run_id: str) -> None:
     committed = desk.json("status", run_id)["jobs"][0]
     said = desk.json("rescue", run_id, "l4", "--to", "here")
     home = desk.folder / "here" / run_id / "rescued" / "l4" / "train"
@@ -71,25 +102,3 @@ def test_results_that_s3_refuses_come_home_over_ssh_even_without_the_bucket(desk
     step, total = json.loads((home / "out" / "state.json").read_text())
     assert total == step * (step - 1) // 2
     assert committed["state"] == "running"
-
-    bucket = next(b["Name"] for b in client(desk, "s3").list_buckets()["Buckets"])
-    for key in (f"runs/{run_id}/run.json", f"control/{run_id}/ssh.json"):
-        client(desk, "s3").delete_object(Bucket=bucket, Key=key)
-    assert "verified" in desk.gpurun("rescue", run_id, "l4", "--to", "there")
-    desk.gpurun("rescue", run_id, "l40s", code=16)
-    desk.gpurun("down", run_id, "--now", "seen enough")
-
-
-def test_the_watch_tells_of_a_box_that_went_silent_and_names_the_command(desk: Desk) -> None:
-    run_id = begun(desk)
-    argv = [sys.executable, "-m", "orchestrator.cli", "resume", run_id]
-    with subprocess.Popen(
-        argv, cwd=desk.folder, env=desk.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as watch:
-        assert watch.stdout is not None
-        said, end = "", time.monotonic() + 120
-        while f"gpurun rescue {run_id} l4" not in said and time.monotonic() < end:
-            said += watch.stdout.readline().decode()
-        watch.terminate()
-    assert "hasn't been heard of" in said
-    desk.gpurun("down", run_id, "--now", "seen enough")
