@@ -1,8 +1,8 @@
 """A trainer on Ray as a child process, with a Ray of its own on this machine.
 
-Ray starts with the child and ends with it. Its clients need a token, which lies outside of the
-job's results; nothing is reported to anyone. `ray up`, which makes its own roles and rules, never
-runs.
+Ray starts with the child and ends with it. It listens to this machine alone, and its clients need
+a token, which lies outside of the job's results; nothing is reported to anyone. `ray up`, which
+makes its own roles and rules, never runs.
 """
 
 from __future__ import annotations
@@ -23,18 +23,23 @@ END_TIMEOUT_S = 60.0
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 ADDRESS = "RAY_ADDRESS"
 """The variable that names a cluster to join."""
+# Ray's own name for it, on Linux too: without clusters a node's address is 127.0.0.1, and every
+# part of it listens there alone.
+_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @contextmanager
 def private_ray() -> Iterator[dict[str, str]]:
-    """The environment under which a Ray that the child starts wants a token of its clients."""
+    """The environment under which a Ray that the child starts wants a token of its clients, and
+    listens to this machine alone.
+    """
     with TemporaryDirectory(prefix="gpurun-ray-") as folder:
         token = Path(folder) / "token"
         with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_hex(32))
         own = {name: value for name, value in os.environ.items() if name != ADDRESS}
         told = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-        yield own | told | {"RAY_USAGE_STATS_ENABLED": "0"}
+        yield own | told | _ALONE | {"RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from agent_env.client import AgentEnv
 from agent_env.training.verl import LoopSettings, rows, write_loop_file
 from tests.agent_env.conftest import COUNTER
 from tests.agent_env.training import verl_harness as harness
+from tests.agent_env.training.listening import addresses, is_loopback
 
 STEP = 7
 PENDING = {"is_prompt": True, "status": "pending", "global_steps": STEP}
@@ -45,7 +47,8 @@ def main(folder: Path) -> None:
         rewards = [float(reward.sum()) for reward in read["rm_scores"]]
         _play(worker, "alone", row, groups["dead"])
         end = _end(_buffer(config))
-    told = {"keys": sorted(batch.keys), "rewards": rewards, "end": end}
+    abroad = [str(one) for one in addresses(os.getpid()) if not is_loopback(one)]
+    told = {"keys": sorted(batch.keys), "rewards": rewards, "end": end, "abroad": abroad}
     sys.stdout.write(json.dumps(told) + "\n")
     tq.close()
     ray.shutdown()
