@@ -20,8 +20,9 @@ from tests.faults.fault import AT_BOXES, AT_CALLS, AT_TIMES, CONTROLLER, Fault, 
 from tests.faults.life import Life, live, the_plan
 from tests.faults.machine import Machine
 from tests.faults.promises import breaches
+from tests.faults.remembered import Remembered
 from tests.faults.strikes import Seen, Strikes, is_read
-from tests.faults.trace import Remembered, Traces
+from tests.faults.trace import Traces
 from tests.faults.world import Enforcers, World
 
 START_S = START.timestamp()
@@ -138,7 +139,7 @@ def search(
 ) -> Iterator[tuple[tuple[Fault, ...], tuple[str, ...]]]:
     """Each schedule with what broke under it, as they are done.
 
-    What a box did in one of these lives it repeats in the others (`trace`).
+    What a box did in one of these lives it repeats in the others (`remembered`).
     """
     jobs = [(schedule, enforcers) for schedule in schedules]
     if workers == 1:
