@@ -12,6 +12,8 @@ import pytest
 from orchestrator.aws.session import Session
 from orchestrator.aws.waits import Patience
 from orchestrator.localcloud.strict import StrictRules, strict_aws
+from orchestrator.payload import Payload
+from orchestrator.proof import build
 from orchestrator.proof.design import AWS
 from orchestrator.proof.life import Proof
 from tests.fake_clock import FakeClock
@@ -32,8 +34,13 @@ def session(clock: FakeClock) -> Iterator[Session]:
 
 
 @pytest.fixture
-def proof_by(session: Session, clock: FakeClock, tmp_path: Path) -> Callable[[str], Proof]:
-    """A proof as this person would start it."""
+def proof_by(
+    session: Session, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Proof]:
+    """A proof as this person would start it; what its boxes would fetch is empty."""
+    payload = Payload(tmp_path / "payload.tar.gz", "0" * 64)
+    payload.path.write_bytes(b"")
+    monkeypatch.setattr(build, "build_payload", lambda *_, **__: payload)
 
     def made(owner: str) -> Proof:
         return Proof(
