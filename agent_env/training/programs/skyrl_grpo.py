@@ -68,7 +68,7 @@ def machine_faults(job: Job[SkyrlGrpoConfig]) -> Iterator[str]:
 def prepare(job: Job[SkyrlGrpoConfig], env: AgentEnv, tokenizer: Any) -> SkyrlRun:
     """Write the datasets, and look for what would fail later.
 
-    Raises ConfigError, JobFailed, SessionError.
+    Raises ConfigError, SessionError.
     """
     config, folder = job.config, job.out / "skyrl"
     groups = [served_splits(env, config, names) for names in (config.split, config.eval_split)]

@@ -6,17 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent_env.errors import SessionError
-
 if TYPE_CHECKING:
     from agent_env.training.skyrl.env import AgentTextEnv
 
 SEAT = "agent_env_seat"
 """The key in a rollout's extras; never in a dataset."""
-
-
-class RolloutLost(SessionError):
-    """The rollout is unscored before its first turn."""
 
 
 @dataclass

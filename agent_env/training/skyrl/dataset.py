@@ -15,8 +15,8 @@ from typing import Any
 
 from agent_env.client import AgentEnv
 from agent_env.training._calls import Form, form_of
+from agent_env.training.ray_rollout import shown
 from agent_env.training.skyrl.settings import ENV_CLASS
-from agent_env.types import END_TURN, ToolSpec
 
 _MARK = "<<here the system prompt goes>>"
 
@@ -36,9 +36,7 @@ def skyrl_rows(
     """
     rows = []
     for split in splits:
-        tools = [
-            tool for tool in env.tools(split) if not (answers_end_turns and tool.name == END_TURN)
-        ]
+        tools = shown(env.tools(split), text_ends_turn=answers_end_turns)
         form = _form(tokenizer, tools)
         for row in env.rows(split)[:limit]:
             task = {name: row[name] for name in ("task_id", "split", "index")}
@@ -54,23 +52,25 @@ def skyrl_rows(
 
 
 def with_tools(
-    tokenizer: Any, prompt: Sequence[dict[str, str]], tools: Sequence[ToolSpec]
+    tokenizer: Any, prompt: Sequence[dict[str, str]], tools: Sequence[dict[str, Any]]
 ) -> list[dict[str, str]]:
-    """The prompt with a system message under which the template renders what it renders of tools.
+    """The prompt with a system message under which the template renders what it renders of tools,
+    which are as `shown` has them.
 
     Raises ValueError where the template has no place for them.
     """
     if not tools:
         return list(prompt)
-    shown = _rendered(tokenizer, prompt, tools=[_shown(tool) for tool in tools])
+    wanted = _rendered(tokenizer, prompt, tools=list(tools))
     rest = [message for message in prompt if message["role"] != "system"]
     before, _, after = _rendered(
         tokenizer, [{"role": "system", "content": _MARK}, *rest]
     ).partition(_MARK)
-    system = shown.removeprefix(before).removesuffix(after)
+    system = wanted.removeprefix(before).removesuffix(after)
     whole = [{"role": "system", "content": system}, *rest]
-    missing = [tool.name for tool in tools if tool.name not in system]
-    if missing or _rendered(tokenizer, whole) != shown:
+    names = [tool["function"]["name"] for tool in tools]
+    missing = [name for name in names if name not in system]
+    if missing or _rendered(tokenizer, whole) != wanted:
         raise ValueError(
             "the model's chat template can't show tools"
             f"{': ' + ', '.join(missing) if missing else ''}; take a model trained to call them"
@@ -86,7 +86,7 @@ def write_dataset(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     import_module("datasets").Dataset.from_list(list(rows)).to_parquet(str(path))
 
 
-def _form(tokenizer: Any, tools: Sequence[ToolSpec]) -> Form:
+def _form(tokenizer: Any, tools: Sequence[dict[str, Any]]) -> Form:
     form = form_of(tokenizer.chat_template or "")
     if form is None and tools:
         raise ValueError(
@@ -102,12 +102,3 @@ def _rendered(tokenizer: Any, messages: Sequence[dict[str, str]], **named: Any) 
         list(messages), tokenize=False, add_generation_prompt=True, **named
     )
     return text
-
-
-def _shown(tool: ToolSpec) -> dict[str, Any]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.input_schema,
-    }
-    return {"type": "function", "function": function}

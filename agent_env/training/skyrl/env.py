@@ -18,7 +18,8 @@ from skyrl_gym.metrics import default_aggregate_metrics
 from agent_env.errors import AgentEnvError, SessionError, ToolError
 from agent_env.training._calls import BadCall, Reply, ToolCall, read_reply
 from agent_env.training._episode import Episode, Rollout
-from agent_env.training.skyrl._seat import SEAT, RolloutLost, Seat
+from agent_env.training.ray_rollout import RolloutLost
+from agent_env.training.skyrl._seat import SEAT, Seat
 from agent_env.training.skyrl._server import server_for
 from agent_env.training.skyrl.settings import EnvSettings
 from agent_env.types import END_TURN, ToolSpec

@@ -18,6 +18,7 @@ from agent_env.errors import SessionError, TooManyUnscored
 from agent_env.training._episode import Rollout
 from agent_env.training.guard import UnscoredGuard
 from agent_env.training.job import JobFailed
+from agent_env.training.ray_rollout import prompt_ids
 from agent_env.training.skyrl._rows import at_the_end, imputed, masked, numbers
 from agent_env.training.skyrl._seat import SEAT, Seat
 from agent_env.training.skyrl._server import server_for
@@ -193,14 +194,7 @@ class AgentEnvGenerator(SkyRLGymGenerator):  # type: ignore[misc]
             )
 
     def _prompt_ids(self, prompt: Any) -> list[int]:
-        ids: list[int] = self.tokenizer.apply_chat_template(
-            prompt,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=False,
-            **self.generator_cfg.chat_template_kwargs,
-        )
-        return ids
+        return prompt_ids(self.tokenizer, prompt, **self.generator_cfg.chat_template_kwargs)
 
 
 def _told(error: Exception) -> str:

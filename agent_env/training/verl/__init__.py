@@ -8,8 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from agent_env.errors import TooManyUnscored
+from agent_env.training.ray_rollout import RolloutLost
 from agent_env.training.verl.dataset import AGENT_NAME, rows, write_dataset
-from agent_env.training.verl.errors import PromptTooLong, RolloutLost, TooManyUnscored
+from agent_env.training.verl.errors import PromptTooLong
 from agent_env.training.verl.loop_file import LoopSettings, write_loop_file
 from agent_env.training.verl.overrides import VerlRun, overrides
 from agent_env.training.verl.preflight import check, score_ids

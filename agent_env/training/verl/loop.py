@@ -12,8 +12,9 @@ from typing import Any
 
 from agent_env.errors import NotInstalled
 from agent_env.training._episode import AsyncEpisode, Rollout
+from agent_env.training.ray_rollout import RolloutLost
 from agent_env.training.verl.dataset import AGENT_NAME, MADE_BY, names_task
-from agent_env.training.verl.errors import PromptTooLong, RolloutLost
+from agent_env.training.verl.errors import PromptTooLong
 from agent_env.training.verl.loop_file import LoopSettings, settings_of
 from agent_env.training.verl.peer import Peer, peer_of
 from agent_env.training.verl.play import Play

@@ -12,9 +12,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from agent_env.client import AgentEnv
+from agent_env.errors import TooManyUnscored
 from agent_env.training._episode import Rollout
 from agent_env.training.guard import UnscoredGuard
-from agent_env.training.verl.errors import TooManyUnscored
 from agent_env.training.verl.loop_file import LoopSettings
 from agent_env.types import END_TURN, ToolSpec
 

@@ -11,9 +11,9 @@ from uuid import uuid4
 from agent_env.errors import ToolError
 from agent_env.training._calls import BadCall, Reply, ToolCall
 from agent_env.training._episode import AsyncEpisode
-from agent_env.training.verl.errors import RolloutLost
+from agent_env.training.ray_rollout import RolloutLost, shown
 from agent_env.training.verl.peer import Peer, has_turns
-from agent_env.training.verl.reading import Message, Reader, answered, said, shown
+from agent_env.training.verl.reading import Message, Reader, answered, said
 from agent_env.training.verl.tokens import Tokens
 from agent_env.types import ToolSpec
 

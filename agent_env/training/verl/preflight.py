@@ -14,11 +14,11 @@ from agent_env.training.config import ConfigError
 from agent_env.training.config.addresses import is_loopback
 from agent_env.training.preflight.gpu import has_driver
 from agent_env.training.preflight.versions import installed
+from agent_env.training.ray_rollout import prompt_ids, shown, too_long
 from agent_env.training.verl.dataset import MADE_BY, names_task
 from agent_env.training.verl.loop_file import LoopSettings
 from agent_env.training.verl.overrides import VerlRun
 from agent_env.training.verl.peer import has_turns
-from agent_env.training.verl.reading import shown
 
 VERSION = "0.9.1"
 """The verl whose loop, settings and files this package knows."""
@@ -105,18 +105,9 @@ def prompt_faults(
     for row in given:
         told = row["extra_info"]
         tools = shown(env.tools(told["split"]), text_ends_turn=settings.text_ends_turn)
-        ids = tokenizer.apply_chat_template(
-            row["prompt"], tools=tools, add_generation_prompt=True, return_dict=False
-        )
+        ids = prompt_ids(tokenizer, row["prompt"], tools=tools)
         lengths[f"{told['split']}[{told['index']}]"] = len(ids)
-    over = {task: length for task, length in lengths.items() if length > run.prompt_tokens}
-    if not over:
-        return []
-    task = max(over, key=over.__getitem__)
-    return [
-        f"prompt_tokens: {len(over)} of {len(lengths)} prompts are longer than {run.prompt_tokens}"
-        f" tokens with their tools; the longest is {task} with {over[task]}"
-    ]
+    return list(too_long(lengths, run.prompt_tokens))
 
 
 def score_ids(env: AgentEnv, splits: Sequence[str]) -> tuple[str, ...]:

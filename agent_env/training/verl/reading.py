@@ -1,4 +1,4 @@
-"""What the model's tokens mean: calls, text, thought; and what its template is shown."""
+"""What the model's tokens mean: calls, text, thought; and how they are told to its template."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_env.training._calls import (
     read_reply,
 )
 from agent_env.training._strict_json import whole
-from agent_env.types import END_TURN, ToolSpec
+from agent_env.types import ToolSpec
 
 FORMS: dict[str, Form] = {"hermes": "json", "qwen3_coder": "xml"}
 """Formats that verl's own parsers read by leaving out in silence what they can't read."""
@@ -47,15 +47,6 @@ class Reader:
         return Reply(whole(text).strip(), calls)
 
 
-def shown(tools: Sequence[ToolSpec], *, text_ends_turn: bool) -> list[Message]:
-    """The tools as chat templates take them; `end_turn` only where plain text isn't one."""
-    return [
-        {"type": "function", "function": _function(tool)}
-        for tool in tools
-        if not (text_ends_turn and tool.name == END_TURN)
-    ]
-
-
 def said(reply: Reply) -> Message:
     """The reply as a message; the tokens of it are the model's own, whatever a template makes."""
     message: Message = {"role": "assistant", "content": reply.text}
@@ -72,11 +63,3 @@ def answered(call: ToolCall | BadCall, text: str) -> Message:
     """A tool's text as a message."""
     named = {"name": call.name} if isinstance(call, ToolCall) else {}
     return {"role": "tool", "content": text} | named
-
-
-def _function(tool: ToolSpec) -> Message:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.input_schema,
-    }

@@ -14,7 +14,7 @@ from agent_env.client.local import LocalServer
 from agent_env.errors import AtCapacity
 from agent_env.training.config import ConfigError, parse_config
 from agent_env.training.config.skyrl import SkyrlGrpoConfig
-from agent_env.training.job import Job, JobFailed
+from agent_env.training.job import Job
 from agent_env.training.skyrl import check, skyrl_rows, write_dataset
 from agent_env.training.skyrl.checkpoints import LAST_PARTS
 from agent_env.training.skyrl.overrides import overrides
@@ -182,12 +182,12 @@ def test_the_preflight_finds_what_cant_work_and_notes_what_is_slow(server: Local
     assert preflight(server) == []
     (note,) = preflight(server, rollouts=16)
     assert note.startswith("16 rollouts take turns on the server's 4 sessions")
-    with pytest.raises(JobFailed, match=r"4 of 4 prompts have more than 90 tokens with their too"):
-        preflight(server, max_prompt_length=90)
-    with pytest.raises(JobFailed, match="a step takes 8 tasks, the split has 4"):
-        preflight(server, prompts_per_step=8)
-    with pytest.raises(JobFailed, match="another machine on each of 2 nodes"):
-        preflight(server, nodes=2)
+    with pytest.raises(ConfigError) as caught:
+        preflight(server, max_prompt_length=90, prompts_per_step=8, nodes=2)
+    long, far, few = caught.value.faults
+    assert long.startswith("prompt_tokens: 4 of 4 prompts are longer than 90 tokens with their to")
+    assert "another machine on each of 2 nodes" in far
+    assert few.startswith("rollouts_per_step: a step takes 8 tasks, the split has 4")
 
 
 def test_sessions_that_others_hold_are_found_before_a_model_is_loaded(
