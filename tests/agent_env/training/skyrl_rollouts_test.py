@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +35,6 @@ from tests.agent_env.training.skyrl_support import (
 )
 
 pytestmark = pytest.mark.skyrl
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer(COUNTER, max_sessions=4) as running:
-        yield running
-
-
-@pytest.fixture
-def row(server: LocalServer) -> dict[str, Any]:
-    return rows_of(server.url, "train")[0]
 
 
 def together(number: int, then: Callable[[], None]) -> Callable[[], Awaitable[str]]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from agent_env.client.local import LocalServer
-from tests.agent_env.conftest import COUNTER
 from tests.agent_env.training.skyrl_support import (
     COMMIT,
     Turn,
@@ -24,17 +22,6 @@ from tests.agent_env.training.skyrl_support import (
 )
 
 pytestmark = pytest.mark.skyrl
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer(COUNTER, max_sessions=4) as running:
-        yield running
-
-
-@pytest.fixture
-def row(server: LocalServer) -> dict[str, Any]:
-    return rows_of(server.url, "train")[0]
 
 
 def test_rewards_and_scores_are_the_environments_own(
