@@ -12,6 +12,7 @@ import tarfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,7 +57,7 @@ class Cloud:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    @property
+    @cached_property
     def s3(self) -> Any:
         return boto3.client("s3", endpoint_url=self.url, region_name=REGION)
 

@@ -14,8 +14,8 @@ GRPO = """
     program: grpo
     inputs: {model: {job: sft, path: out/model}}
     config:
-      {steps: 12, rollouts_per_step: 16, rollouts_per_task: 8, save_steps: 3, seed: 3,
-       eval_samples: 1, eval_tasks: 12}
+      {steps: 9, rollouts_per_step: 8, rollouts_per_task: 8, save_steps: 3, seed: 3,
+       eval_samples: 1, eval_tasks: 4}
     hours: 30s
 """
 RUNBOOK = f"""
@@ -30,14 +30,14 @@ jobs:
   sft:
     box: l40s
     program: sft
-    config: {{steps: 60, demonstrations: 60, eval_samples: 1, eval_tasks: 12, extra_rounds: 0}}
+    config: {{steps: 20, demonstrations: 20, eval_samples: 1, eval_tasks: 4, extra_rounds: 0}}
     hours: 30s
   struck: {GRPO}
   calm: {GRPO}
 """
 METRICS = "/opt/gpurun/jobs/struck/metrics.jsonl"
 KILL_AFTER_STEP_4 = (
-    f"until grep -q '\"step\": 4' {METRICS}; do sleep 0.1; done;"
+    f"until grep -qs '\"step\": 4' {METRICS}; do sleep 0.1; done;"
     " pkill -KILL -f '[a]gent_env.training.grpo'"
 )
 # When a line was written, and how long things took.
@@ -48,8 +48,6 @@ TIMES = ("t", "seconds", "step_seconds", "eval_seconds", "step_time", "step_s", 
 @pytest.mark.timeout(400)
 def test_a_trainer_killed_in_mid_training_ends_like_an_undisturbed_one(desk: Desk) -> None:
     run_id = run_id_in(desk.gpurun("up", desk.write_runbook(RUNBOOK), "--detach"))
-    while _job(desk, run_id, "struck")["state"] != "running":
-        assert _job(desk, run_id, "sft")["state"] != "failed"
     desk.gpurun("ssh", run_id, "l40s", "--", KILL_AFTER_STEP_4)
     desk.gpurun("resume", run_id)
 
