@@ -77,12 +77,15 @@ def parse_document(text: str) -> Document:
 def _looked_in(path: FilePath) -> str:
     """The folder where a runbook should have been, and those that are in it."""
     here = path.absolute()
-    folder = here if here.is_dir() else here.parent
-    if not folder.is_dir():
-        return f"There is no folder {folder}."
-    for place in (folder, folder / "runbooks"):
-        if names := sorted(file.name for file in place.glob("*.y*ml") if file.is_file()):
-            return did_you_mean(path.name, names, listed=f"In {place} are")
+    try:
+        folder = here if here.is_dir() else here.parent
+        if not folder.is_dir():
+            return f"There is no folder {folder}."
+        for place in (folder, folder / "runbooks"):
+            if names := sorted(file.name for file in place.glob("*.y*ml") if file.is_file()):
+                return did_you_mean(path.name, names, listed=f"In {place} are")
+    except OSError:  # no path can be so long, or a folder on the way isn't for this user
+        return "Check the path."
     return f"No .yaml file is in {folder}."
 
 

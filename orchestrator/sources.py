@@ -76,7 +76,10 @@ def _model_here(model: object, folder: Path) -> Path | None:
     if not isinstance(model, str) or "/" not in model:  # one word is a word of the program's
         return None
     places = (folder / model, Path(model))
-    return next((place.absolute() for place in places if place.is_dir()), None)
+    try:
+        return next((place.absolute() for place in places if place.is_dir()), None)
+    except OSError:  # no path can be so long, or a folder on the way isn't for this user
+        return None
 
 
 def _top(folder: Path) -> Path:
