@@ -102,7 +102,7 @@ def _in_netrc() -> bool:
 
 def _hub_token() -> str | None:
     """As the hub's client finds it, which must not be imported yet: it keeps what it finds."""
-    if told := os.environ.get("HF_TOKEN"):
+    if told := os.environ.get("HF_TOKEN", "").strip():
         return told
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     path = Path(os.environ.get("HF_TOKEN_PATH") or home / "token")
@@ -183,8 +183,10 @@ def _ask(url: str, headers: dict[str, str], body: bytes | None = None) -> int | 
     except HTTPError as error:
         with error:
             return error.code
-    except (OSError, HTTPException, ValueError) as error:
+    except (OSError, HTTPException) as error:
         return str(getattr(error, "reason", error))
+    except ValueError:  # its own words may have the token in them
+        return "the address isn't one, or the token has a character that can't be sent"
 
 
 def _warn(what: str, folder: Path | str, then: str) -> None:

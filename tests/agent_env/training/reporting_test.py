@@ -193,6 +193,21 @@ def test_a_server_that_cannot_be_reached_has_the_report_kept_here(
     assert capsys.readouterr().out.count("send it later with:") == 2
 
 
+def test_a_token_with_a_line_s_end_is_sent_without_it_and_one_that_cannot_be_sent_isnt_shown(
+    told: MutableMapping[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told.update(TRACKIO_SPACE_ID="me/space", HF_TOKEN="hf_k\n")
+    with answering(200) as server:
+        told["HF_ENDPOINT"] = server.url
+        settle("trackio", tmp_path)
+        assert server.asked == [("/api/whoami-v2", "Bearer hf_k")]
+        told["HF_TOKEN"] = "hf_k\nhf_l"
+        settle("trackio", tmp_path)
+    said = capsys.readouterr().out
+    assert "can't be reached (the address isn't one, or the token has a character" in said
+    assert "hf_" not in said
+
+
 @pytest.mark.parametrize(
     ("without", "more", "named"),
     [
