@@ -14,6 +14,8 @@ _TRAINING = (
 )
 _TRL = ("flat_groups", "gpu_gb")
 _EVALS = ("eval_reward_before", "eval_reward_after", "rise")
+_OF_EVALS = ("eval_reward_middle", "eval_tool_calls", "eval_seconds")
+_RAY = (*_TRAINING, *_EVALS, *_OF_EVALS)
 _OUTAGE = tuple(
     f"{part}_{count}"
     for part in ("interrupted", "next", "after")
@@ -23,15 +25,12 @@ _OUTAGE = tuple(
 NUMBERS: dict[str, tuple[str, ...]] = {
     "sft": ("eval_reward", "unscored", "gpu_gb"),
     "grpo": (
-        *(*_TRAINING, *_TRL, *_EVALS, *(f"{name}/" for name in _EVALS)),
-        *("eval_reward_middle", "eval_tool_calls", "eval_seconds", "env/"),
+        *(*_TRAINING, *_TRL, *_EVALS, *_OF_EVALS, *(f"{name}/" for name in _EVALS)),
+        "env/",
     ),
     "async_grpo": (*_TRAINING, *_TRL, "env/"),
-    "verl_grpo": (*_EVALS, "unscored"),
-    "skyrl_grpo": (
-        *(*_TRAINING, *_EVALS),
-        *("eval_reward_middle", "eval_tool_calls", "eval_seconds"),
-    ),
+    "verl_grpo": _RAY,
+    "skyrl_grpo": _RAY,
     "evaluate": (
         *("eval_reward", "reward", "eval_reward/", "reward/", "stderr"),
         *("rollouts", "scored", "unscored", "gpu_gb", *_EPISODES),
