@@ -18,6 +18,7 @@ from agent_env.client._dial import Address
 from agent_env.client._http import NoSuchPath
 from agent_env.client.session import Session
 from agent_env.errors import InvalidAction, ProtocolError, TaskNotFound
+from agent_env.nearest import nearest
 from agent_env.types import TaskData, ToolSpec
 
 PROTOCOL = 1
@@ -40,7 +41,7 @@ class Facts:
     def check_split(self, split: str) -> None:
         """Raises TaskNotFound."""
         if split not in self.owners:
-            raise TaskNotFound(f"no split {split!r}; there are: {', '.join(self.owners)}")
+            raise TaskNotFound(f"no split {split!r}; {nearest(split, self.owners)}")
 
     def tools(self, split: str, open_session: Callable[[], Session]) -> list[ToolSpec]:
         """The split's tools; those of a stock server are asked for in an episode of it."""

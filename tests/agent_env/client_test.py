@@ -139,6 +139,12 @@ def test_what_is_an_address_is_taken(url: str) -> None:
     assert AgentEnv(url).url.startswith("http")
 
 
+def test_a_split_that_is_mistyped_is_told_with_the_nearest(server: LocalServer) -> None:
+    near = "no split 'evla'; did you mean 'eval'[?] there are: train, eval, turns"
+    with AgentEnv(server.url) as env, pytest.raises(TaskNotFound, match=near):
+        env.tools("evla")
+
+
 def test_a_factory_without_a_split_says_which_there_are(server: LocalServer) -> None:
     with AgentEnv(server.url) as env, pytest.raises(TaskNotFound, match="there are: train"):
         env.factory_for()
