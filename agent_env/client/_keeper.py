@@ -127,6 +127,8 @@ class _Keeper:
             except (ServerDown, OSError) as error:
                 why = f"it {how}, and then: {error}"
             else:
+                if self.server.over:
+                    return False
                 self.restarts += 1
                 times = f"{self.restarts} times so far" if self.restarts > 1 else "the first time"
                 _say(f"the env server at {self.server.url} {how}; it was started again, {times}")
