@@ -24,6 +24,8 @@ from tests.agent_env.training import verl_harness as harness
 from tests.agent_env.training.listening import addresses, is_loopback
 
 STEP = 7
+UNITS = "backend.SimpleStorage.num_data_storage_units"
+"""Processes that keep the rows; verl starts eight."""
 PENDING = {"is_prompt": True, "status": "pending", "global_steps": STEP}
 TRAJECTORY = {"step": STEP, "sample_index": 0, "rollout_n": 0, "validate": False}
 
@@ -32,8 +34,8 @@ def main(folder: Path) -> None:
     """Play, sample, print."""
     run = harness.verl_run(folder, rollouts_per_prompt=2)
     harness.write_model(Path(run.model))
-    config = harness.composed(run)
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False)
+    config = harness.composed(run, f"transfer_queue.{UNITS}=1")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     tq.init(config.transfer_queue)
     groups = _groups()
     with AgentEnv.local(COUNTER, max_sessions=4) as env:
