@@ -49,7 +49,7 @@ def dial(url: str, query: str = "") -> ClientConnection:
     return connect(url.replace("http", "ws") + "/ws" + query, proxy=None)
 
 
-def eventually(holds: Callable[[], bool], within_s: float = 10.0) -> None:
+def eventually(holds: Callable[[], bool], within_s: float = 30.0) -> None:
     """Look again until it holds; fails after the deadline."""
     deadline = time.monotonic() + within_s
     while not holds():

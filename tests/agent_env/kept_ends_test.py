@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -50,9 +49,7 @@ def test_a_close_leaves_nothing_at_whatever_moment(moment: str, temporary: Path)
         eventually(lambda: server.pid != killed)
     if moment == "up":
         eventually(lambda: env.restarts == 1)
-    began = time.monotonic()
     env.close()
-    assert time.monotonic() - began < 10
     assert not alive(server.pid)
     assert not server._keeper._thread.is_alive()
     assert list(temporary.iterdir()) == []
@@ -181,7 +178,7 @@ def test_a_killed_owner_takes_along_the_server_that_was_started_again(temporary:
         assert alive(server)
         process.kill()
         process.wait()
-        eventually(lambda: not alive(server), within_s=5.0)
+        eventually(lambda: not alive(server))
         assert alive(fork)
     # It couldn't clear up after itself; whoever comes next does.
     assert len(list(temporary.iterdir())) == 1

@@ -68,7 +68,7 @@ def test_a_killed_parent_takes_its_server_along(where: str) -> None:
         assert alive(child)
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-        eventually(lambda: not alive(child), within_s=5.0)
+        eventually(lambda: not alive(child))
 
 
 def test_a_server_outlives_the_thread_that_started_it() -> None:
@@ -78,7 +78,7 @@ def test_a_server_outlives_the_thread_that_started_it() -> None:
         assert alive(child)
         parent.stdin.close()
         assert parent.wait(10) == 0
-        eventually(lambda: not alive(child), within_s=5.0)
+        eventually(lambda: not alive(child))
 
 
 def test_closing_the_client_ends_its_server() -> None:

@@ -132,7 +132,7 @@ def test_a_broken_connection_is_a_lost_episode_and_never_a_fresh_one(stock: Stoc
             by_hand.call_tool("add", {"n": 1})
         with pytest.raises(SessionLost):
             one.add(n=1)
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < 10.0
         assert one.get_reward() is None
         one.reset(**env.rows("train")[0])
         assert one.add(n=4) == "4"
@@ -149,7 +149,7 @@ def test_one_that_is_full_is_waited_for_with_patience(stock: Stock) -> None:
         began = time.monotonic()
         with pytest.raises(AtCapacity):
             env.session().reset(split="train", index=0)
-        assert 0.5 <= time.monotonic() - began < 2.0
+        assert 0.5 <= time.monotonic() - began < 10.0
 
 
 def test_without_the_task_api_the_error_says_what_to_do() -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.trl
+# It starts a process with W&B, whose imports alone take a while on a busy machine.
+pytestmark = [pytest.mark.trl, pytest.mark.timeout(240)]
 
 REPOSITORY = Path(__file__).parents[3]
 JOB = """
@@ -102,7 +103,7 @@ def test_a_job_ends_and_keeps_its_report_although_wandb_has_gone_away(tmp_path: 
         server.shutdown()
         server.server_close()
         try:
-            job.communicate("\n", timeout=40)
+            job.communicate("\n", timeout=120)
         finally:
             job.kill()
     assert job.returncode == 0, (tmp_path / "stderr.txt").read_text()

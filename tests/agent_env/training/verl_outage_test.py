@@ -168,7 +168,7 @@ def test_a_server_that_accepts_and_never_answers_ends_the_rollout_by_its_own_dea
             os.kill(server.pid, signal.SIGCONT)
         assert isinstance(lost, RolloutLost)
         assert "wasn't over within 0.5 s" in str(lost)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
 
 
 def test_more_rollouts_than_the_server_has_room_for_take_turns(

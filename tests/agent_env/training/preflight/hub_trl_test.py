@@ -85,6 +85,6 @@ def test_a_hub_that_refuses_or_is_silent_is_told_at_once(
             with pytest.raises(AgentEnvError, match=said) as told:
                 list(source_faults("me/model", "config.model"))
             assert not isinstance(told.value, ConfigError)  # tried again: it may pass
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 30
     model(tmp_path / "models--me--model" / "snapshots" / "1f2e")
     assert list(source_faults("me/model", "config.model")) == []
