@@ -75,7 +75,7 @@ def _read(source: str, split: str | None) -> tuple[Header, list[Row]]:
     from agent_env.evaluation.demonstrations import demonstrate  # noqa: PLC0415
     from agent_env.evaluation.results import read_results  # noqa: PLC0415
 
-    if Path(source).is_file():
+    if _is_file(source):
         if split is not None:
             raise ResultsError("--split is for a bundle: a results file is of one split")
         return read_results(Path(source))
@@ -85,6 +85,13 @@ def _read(source: str, split: str | None) -> tuple[Header, list[Row]]:
         known = ", ".join(load_bundle(source).splits)
         raise TaskNotFound(f"{source} is no file; of the bundle give --split: {known}")
     return demonstrate(source, split)
+
+
+def _is_file(source: str) -> bool:
+    try:
+        return Path(source).is_file()
+    except OSError:  # too long for a path
+        return False
 
 
 def _put(text: str, out: Path | None) -> None:

@@ -24,7 +24,10 @@ def source_faults(source: str, named: str) -> Iterator[str]:
     if source == "tiny":
         return
     if _is_path(source):
-        yield from _folder_faults(Path(source).expanduser(), named)
+        try:
+            yield from _folder_faults(Path(source).expanduser(), named)
+        except OSError as error:
+            yield f"{named}: the folder {source} can't be read: {error.strerror}"
     else:
         yield from _hub_faults(source, named)
 
@@ -42,7 +45,10 @@ def is_offline() -> bool:
 
 
 def _is_path(source: str) -> bool:
-    return source != "" and (source[0] in "/.~" or Path(source).exists())
+    try:
+        return source != "" and (source[0] in "/.~" or Path(source).exists())
+    except OSError:  # too long for one
+        return False
 
 
 def _folder_faults(folder: Path, named: str) -> Iterator[str]:

@@ -264,6 +264,8 @@ def test_a_results_file_that_is_not_there_is_told_with_those_that_are(command: s
 def test_an_export_of_a_bundle_without_a_split_is_told_which_it_has() -> None:
     said = run("export", str(COUNTER), "--min-reward", "1").stderr
     assert "of the bundle give --split: train, eval, turns" in said
+    said = run("export", "a" * 300, "--min-reward", "1").stderr
+    assert said.startswith("agent-env: no bundle 'aaa")
 
 
 def test_a_reward_that_no_task_has_is_refused_before_anything_is_made() -> None:

@@ -52,6 +52,10 @@ def test_a_file_is_no_models_folder(tmp_path: Path) -> None:
     assert "is a file, not a model's folder" in fault(tmp_path / "model.gguf")
 
 
+def test_a_path_that_cant_be_is_told_in_words(tmp_path: Path) -> None:
+    assert fault(tmp_path / ("x" * 300)).endswith("x can't be read: File name too long")
+
+
 def test_a_config_of_nothing_makes_no_model(tmp_path: Path) -> None:
     (model(tmp_path / "m") / "config.json").write_text("{}")
     assert "config.json says no model_type" in fault(tmp_path / "m")
@@ -88,7 +92,9 @@ def test_an_adapter_is_as_good_as_its_base_model(tmp_path: Path) -> None:
     assert "names no base model" in fault(folder)
 
 
-@pytest.mark.parametrize("source", ["Qwen/Qwen3 4B", "a/b/c", "-qwen", "qwen--3", "x" * 97, ""])
+@pytest.mark.parametrize(
+    "source", ["Qwen/Qwen3 4B", "a/b/c", "-qwen", "qwen--3", "x" * 97, "x" * 300, ""]
+)
 def test_what_cant_be_a_hubs_id_is_refused(source: str) -> None:
     assert "is no folder here and can't be a hub's id" in fault(source)
 
