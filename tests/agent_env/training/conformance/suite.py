@@ -31,6 +31,12 @@ QUICK_S = 40.0
 """Within this the play is over even when the server answers nobody."""
 
 
+class BriefServer(LocalServer):
+    """Lets go of a session one second after its connection broke."""
+
+    _module = f"{__package__}.brief_server"
+
+
 class Driver(Protocol):
     """A trainer's rollouts."""
 
@@ -42,14 +48,20 @@ class Driver(Protocol):
 
 
 @contextmanager
-def served(folder: Path, *, journal: bool, sessions: int = SESSIONS) -> Iterator[LocalServer]:
+def served(
+    folder: Path,
+    *,
+    journal: bool,
+    sessions: int = SESSIONS,
+    kind: type[LocalServer] = LocalServer,
+) -> Iterator[LocalServer]:
     """The adder on a server of its own, its calls written down in `folder/calls`."""
     (folder / "calls").mkdir(exist_ok=True)
     kept = folder / "journal" if journal else None
     before = os.environ.get("CONFORMANCE_LOG")
     os.environ["CONFORMANCE_LOG"] = str(folder / "calls")
     try:
-        with LocalServer(ADDER, max_sessions=sessions, journal=kept) as server:
+        with kind(ADDER, max_sessions=sessions, journal=kept) as server:
             yield server
     finally:
         os.environ.pop("CONFORMANCE_LOG")
@@ -129,7 +141,7 @@ class Conformance:
 
     @pytest.mark.timeout(QUICK_S * 3)
     def test_a_server_that_says_nothing_holds_nobody_up_for_long(self, tmp_path: Path) -> None:
-        with served(tmp_path, journal=True) as server:
+        with served(tmp_path, journal=True, kind=BriefServer) as server:
             wake = threading.Timer(QUICK_S, os.kill, (server.pid, signal.SIGCONT))
 
             def freeze() -> None:
