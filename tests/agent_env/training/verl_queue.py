@@ -49,8 +49,14 @@ def main(folder: Path) -> None:
         rewards = [float(reward.sum()) for reward in read["rm_scores"]]
         _play(worker, "alone", row, groups["dead"])
         end = _end(_buffer(config))
-    abroad = [str(one) for one in addresses(os.getpid()) if not is_loopback(one)]
-    told = {"keys": sorted(batch.keys), "rewards": rewards, "end": end, "abroad": abroad}
+    listens = addresses(os.getpid())
+    told = {
+        "keys": sorted(batch.keys),
+        "rewards": rewards,
+        "end": end,
+        "listens": len(listens),
+        "abroad": [str(one) for one in listens if not is_loopback(one)],
+    }
     sys.stdout.write(json.dumps(told) + "\n")
     tq.close()
     ray.shutdown()

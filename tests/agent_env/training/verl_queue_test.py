@@ -33,4 +33,5 @@ def test_verl_trains_on_the_siblings_of_a_lost_rollout_and_on_no_row_in_its_plac
     assert told["keys"] == ["clean_0_0", "clean_1_0", "half_0_0"]
     assert told["rewards"] == [0.5] * 3
     assert "no materializable trajectories" in told["end"]
+    assert told["listens"], "nothing of Ray's was found listening"
     assert told["abroad"] == [], "Ray listens to other machines"
