@@ -295,7 +295,7 @@ def test_a_successor_without_room_is_tried_again_until_there_is_some(world: Worl
     def room() -> None:
         world.rules.capacity.clear()
 
-    drive(world, full, *[lambda: None] * 5, room, *[lambda: None] * 9, world.finishes, poll_s=60)
+    drive(world, full, *[lambda: None] * 2, room, *[lambda: None] * 4, world.finishes, poll_s=120)
     assert [box.attempt for box in world.instances()] == [1, 2]
     assert len(world.events(EventKind.LAUNCHING)) < 40
 
