@@ -73,7 +73,7 @@ def test_a_command_line_names_what_exists(block: Block) -> None:
         ("gpurun upp runbooks/smoke.yaml", "no command 'upp'"),
         ("gpurun up runbooks/smoke.yaml --cop 3", "--cop"),
         ("ls && .venv/bin/agent-env check", "Missing"),
-        ("SEED=3 agent-env tasks gridsim more", "unexpected"),
+        ("SEED=3 agent-env new mine more", "unexpected"),
         ("python -m agent_env.training.grpoo job.json > log", "no module"),
         ("frobnicate --all", "no program"),
     ],

@@ -15,7 +15,7 @@ from .tree import ROOT
 
 # Their packages are installed only where something trains.
 TRAINING = {"torch", "transformers", "trl", "tokenizers", "datasets", "accelerate", "unsloth"}
-RAY = {"ray", "skyrl", "skyrl_gym", "verl"}
+RAY = {"ray", "skyrl", "skyrl_gym", "torchdata", "verl"}
 # Part of a declared package, or found under it: boto3's core, fabric's runner, pydantic's core.
 PARTS = {"botocore", "invoke", "pydantic-core", "werkzeug"}
 
