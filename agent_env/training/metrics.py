@@ -34,12 +34,23 @@ class MetricsFile:
         self, kind: Kind, step: int, values: Mapping[str, float | int | str | None], now: datetime
     ) -> None:
         """Write one line and hand it to the disk; NaN and infinity become null."""
-        line: Line = {"t": round(now.timestamp(), 3), "step": step, "max_steps": self.max_steps}
-        line |= {"kind": kind} | {key: _plain(value) for key, value in values.items()}
         with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(self._line(kind, step, values, now)) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+    def replace(
+        self, kind: Kind, step: int, values: Mapping[str, float | int | str | None], now: datetime
+    ) -> None:
+        """`append`, in the place of the lines of that kind at that step; atomically."""
+        self._keep([*self._others(kind, step), self._line(kind, step, values, now)])
+
+    def forget(self, kind: Kind, step: int) -> None:
+        """Leave out the lines of that kind at that step; atomically."""
+        self._keep(self._others(kind, step))
+
+    def _others(self, kind: Kind, step: int) -> list[Line]:
+        return [line for line in self.lines() if (line["kind"], line["step"]) != (kind, step)]
 
     def lines(self) -> list[Line]:
         """All whole lines; a last line that was cut by a crash is left out."""
@@ -62,13 +73,18 @@ class MetricsFile:
         """Forget everything after `step`, and any end; atomically."""
         self._keep([line for line in self.lines() if _reaches(line, step)])
 
-    def forget(self, kind: Kind, step: int) -> None:
-        """Leave out the lines of that kind at that step; atomically."""
-        self._keep([line for line in self.lines() if (line["kind"], line["step"]) != (kind, step)])
+    def _line(
+        self, kind: Kind, step: int, values: Mapping[str, float | int | str | None], now: datetime
+    ) -> Line:
+        line: Line = {"t": round(now.timestamp(), 3), "step": step, "max_steps": self.max_steps}
+        return line | {"kind": kind} | {key: _plain(value) for key, value in values.items()}
 
     def _keep(self, kept: Iterable[Line]) -> None:
         fresh = self.path.with_suffix(".tmp")
-        fresh.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        with fresh.open("w") as file:
+            file.writelines(json.dumps(line) + "\n" for line in kept)
+            file.flush()
+            os.fsync(file.fileno())
         fresh.replace(self.path)
 
 

@@ -46,7 +46,7 @@ class MetricsLines(TrainingCallback):  # type: ignore[misc]
             metrics.get("timing/eval_generate"),
         )
         numbers = {"reward": reward, "seconds": seconds}
-        self._append("eval", callback_input, numbers, metrics, EVAL)
+        self._write("eval", callback_input, numbers, metrics, EVAL)
 
     def on_save(self, trainer: Any, callback_input: Any, _control: Any) -> None:
         # Whatever ends the run before SkyRL logs the step: it isn't trained again.
@@ -65,10 +65,9 @@ class MetricsLines(TrainingCallback):  # type: ignore[misc]
     def _trained(self, callback_input: Any, logs: Mapping[str, Any]) -> None:
         """The step's line, in the place of the one that was there when it was saved."""
         numbers = {ours: logs.get(theirs) for ours, theirs in TRAIN_NUMBERS.items()}
-        self._file(callback_input).forget("train", callback_input.global_step)
-        self._append("train", callback_input, numbers, logs)
+        self._write("train", callback_input, numbers, logs)
 
-    def _append(
+    def _write(
         self,
         kind: Any,
         callback_input: Any,
@@ -85,7 +84,7 @@ class MetricsLines(TrainingCallback):  # type: ignore[misc]
         values = {**numbers, **{name: more[name] for name in more.keys() - _COUNTED}}
         plain = {name: None if value is None else float(value) for name, value in values.items()}
         at, line = callback_input.global_step, {**plain, **counts(told, prefix)}
-        self._file(callback_input).append(kind, at, line, datetime.now(UTC))
+        self._file(callback_input).replace(kind, at, line, datetime.now(UTC))
 
     def _file(self, callback_input: Any) -> MetricsFile:
         steps = max(callback_input.total_steps, callback_input.global_step)

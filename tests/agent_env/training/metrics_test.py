@@ -54,6 +54,14 @@ def test_cutting_back_to_before_the_start_leaves_an_empty_file(metrics: MetricsF
     assert metrics.path.read_text() == ""
 
 
+def test_a_line_takes_the_place_of_those_of_its_kind_and_step_only(metrics: MetricsFile) -> None:
+    for kind, step in (("train", 1), ("train", 2), ("train", 2), ("eval", 2)):
+        metrics.append(kind, step, {"reward": 0.5}, NOON)  # type: ignore[arg-type]
+    metrics.replace("train", 2, {"reward": 0.75}, NOON)
+    seen = [(line["kind"], line["step"], line["reward"]) for line in metrics.lines()]
+    assert seen == [("train", 1, 0.5), ("eval", 2, 0.5), ("train", 2, 0.75)]
+
+
 def test_a_line_cut_by_a_crash_is_left_out_and_the_next_one_is_whole(
     metrics: MetricsFile,
 ) -> None:
