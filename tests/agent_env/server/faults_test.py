@@ -206,7 +206,7 @@ def test_a_stopping_server_answers_running_steps_and_sends_everybody_away_with_1
 
 
 def test_a_quick_task_that_is_not_quick_is_found_out(start: Start, tmp_path: Path) -> None:
-    said = "str(os.stat('.') and __import__('threading').Event().wait(0.15))"
+    said = "str(os.stat('.') and __import__('threading').Event().wait(0.6))"
     bundle = bundle_of(tmp_path / "b", said=said, more="quick = True")
     server = start(bundle=bundle, log=tmp_path / "log")
     player = Player(server, "session-1")

@@ -23,7 +23,7 @@ jobs:
     command: python3 trainer.py --steps 300
     workdir: project
     results: [out]
-    hours: 0.02
+    hours: 0.05
 """
 TOTAL = b"44850\n"  # the sum of 0 to 299
 
