@@ -20,7 +20,7 @@ LOCKED = (
 )
 """Waits in C, where other threads run but no handler of a signal does."""
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 def stuck(start: Start, folder: Path, *options: str, said: str = ENDLESS) -> Process:

@@ -12,7 +12,7 @@ import pytest
 from .conftest import SECONDS, Desk, run_id_in
 from .own_script_test import RUNBOOK
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(400)
 
 RESERVES = Path(__file__).with_name("reserves.py")
 LINES = 40

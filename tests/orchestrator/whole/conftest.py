@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.pulled import PULLED
 
-SECONDS = 200
+SECONDS = 300
 WHEELS = Path(__file__).resolve().parents[3] / ".wheels"
 TRAINER = Path(__file__).with_name("trainer.py")
 DIES_AT = Path(__file__).with_name("dies_at.py")

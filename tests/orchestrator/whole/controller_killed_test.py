@@ -7,7 +7,7 @@ import pytest
 from .conftest import Desk, run_id_in, tree
 from .own_script_test import RUNBOOK, TOTAL
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.mark.parametrize("point", ["CreateVpc", "RunInstances", "training", "DeleteSubnet"])

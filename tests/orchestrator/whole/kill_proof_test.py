@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import Desk
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 COMMAND = [sys.executable, "-m", "orchestrator.cli", "kill-proof"]
 BOXES = ("agent", "timer", "schedule", "guard", "halted", "controller", "sweep")
 

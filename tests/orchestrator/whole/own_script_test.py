@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Desk, run_id_in, tree
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(400)
 
 RUNBOOK = """
 name: own
@@ -24,7 +24,7 @@ jobs:
     command: python3 trainer.py --steps 40
     workdir: project
     results: [out]
-    hours: 0.01
+    hours: 0.02
 """
 TOTAL = b"780\n"  # the sum of 0 to 39
 

@@ -14,7 +14,7 @@ from botocore.config import Config
 
 from .conftest import Desk, run_id_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(250)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 RUNBOOK = """
 name: rescue

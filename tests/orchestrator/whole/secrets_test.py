@@ -19,7 +19,7 @@ import pytest
 
 from .conftest import SECONDS, Desk, run_id_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 HF, WANDB, NPM = "hf_Canary0123456789abc", "wandb/canary+9876543210==", "npm canary 5544332211"
 CANARIES = (HF, WANDB, NPM)
@@ -42,7 +42,7 @@ jobs:
     workdir: project
     results: [out]
     retries: 0
-    hours: 0.01
+    hours: 0.02
 """
 TELL = r"""
 all="$HF_TOKEN$WANDB_API_KEY$NPM_TOKEN"

@@ -29,7 +29,7 @@ TOTAL = b"44850\n"  # the sum of 0 to 299
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_a_job_whose_spot_box_is_taken_away_goes_on_from_its_very_last_step(desk: Desk) -> None:
     run_id = run_id_in(desk.gpurun("up", desk.write_runbook(RUNBOOK), "--detach"))
     begun = "until grep -qs 'step 20 ' /opt/gpurun/jobs/train/log.txt; do sleep 0.1; done"
