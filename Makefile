@@ -105,16 +105,14 @@ check: lint types imports shell ## Everything that needs no running
 
 test: ## All tests: the main ones; beside them those that train, those with OpenEnv itself, those on Ray
 	@$(MAKE) -j4 setup train-setup openenv-setup ray-setup
-	@$(MAKE) -j2 --output-sync=line test-main test-beside
+	@$(MAKE) -j2 test-main test-beside
 
 test-main: setup
 	-$(BIN)/python -m tools.unsloth_drift --fetch-only
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --durations=25
 
-test-beside: train-setup openenv-setup ray-setup # one after the other: each takes the memory of a trainer
-	.venv-train/bin/python -m pytest -m "trl and not aws and not gpu" -q
-	.venv-openenv/bin/python -m pytest -m openenv -q
-	.venv-ray/bin/python -m pytest -m "verl or skyrl" -q
+test-beside: # told one by one, when each is through, so that the main ones are seen as they run
+	@$(MAKE) --output-sync=target test-train test-openenv test-ray
 
 quick: setup ## The tests that start no box and train nothing
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not aws and not gpu"
