@@ -112,7 +112,7 @@ test-main: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --durations=25
 
 test-beside: # told one by one, when each is through, so that the main ones are seen as they run
-	@$(MAKE) --output-sync=target test-train test-openenv test-ray
+	@$(MAKE) --keep-going --output-sync=target test-train test-openenv test-ray
 
 quick: setup ## The tests that start no box and train nothing
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not aws and not gpu"

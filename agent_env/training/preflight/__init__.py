@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_env.client import AgentEnv
-from agent_env.errors import AtCapacity
+from agent_env.errors import AgentEnvError, AtCapacity
 from agent_env.training import trained_on
 from agent_env.training.config import (
     AsyncGrpoConfig,
@@ -74,11 +74,11 @@ def check(
 def check_machine(source: str, config: ProgramConfig) -> None:
     """A program's model files, packages and GPU: what can be told before a trainer is imported.
 
-    Raises ConfigError.
+    Raises ConfigError, and AgentEnvError when all that is wrong is a hub that doesn't answer.
     """
     adapters = {_named(config): "peft"} if is_adapter(source) else {}
-    stacked = list(_stacked(source, config)) if adapters else []
-    _raise(stacked + _before_imports(source, _named(config), adapters | _asked(config)))
+    stacked = _stacked(source, config) if adapters else ()
+    _raise(_before_imports(source, _named(config), adapters | _asked(config), stacked))
 
 
 def check_job(job: Job[Any], env: AgentEnv, *, sessions: int) -> bool:
@@ -110,11 +110,20 @@ def check_job(job: Job[Any], env: AgentEnv, *, sessions: int) -> bool:
     return same
 
 
-def _before_imports(source: str, named: str, asked: Mapping[str, str]) -> list[str]:
-    """`asked` is a package by the setting that asks for it."""
+def _before_imports(
+    source: str, named: str, asked: Mapping[str, str], known: Iterable[str] = ()
+) -> list[str]:
+    """`asked` is a package by the setting that asks for it, `known` what is found already."""
     versions = version_faults(asked.values(), cuda=has_driver())
     wanting = [setting for setting, package in asked.items() if package in NEED_GPU]
-    return [*source_faults(source, named), *versions, *gpu_faults(wanting)]
+    found = [*known, *versions, *gpu_faults(wanting)]
+    try:
+        for fault in source_faults(source, named):
+            found.append(fault)
+    except AgentEnvError:
+        if not found:
+            raise
+    return found
 
 
 def _stacked(source: str, config: ProgramConfig) -> Iterator[str]:

@@ -20,7 +20,10 @@ _YES = {"1", "true", "yes", "on"}
 
 
 def source_faults(source: str, named: str) -> Iterator[str]:
-    """What keeps the model from being loaded; `named` is what the person calls it."""
+    """What keeps the model from being loaded; `named` is what the person calls it.
+
+    The hub is asked last. Raises AgentEnvError when it doesn't answer.
+    """
     if source == "tiny":
         return
     if _is_path(source):
@@ -74,12 +77,12 @@ def _described(folder: Path, named: str) -> Iterator[str]:
 
 
 def _adapter_faults(folder: Path, named: str) -> Iterator[str]:
+    yield from (f"{named}: {fault}; copy it again" for fault in weight_faults(folder))
     base = _read(folder / ADAPTER).get("base_model_name_or_path")
     if not isinstance(base, str):
         yield f"{named}: {folder / ADAPTER} names no base model in base_model_name_or_path"
     else:
         yield from source_faults(base, f"{named}: the adapter's base model")
-    yield from (f"{named}: {fault}; copy it again" for fault in weight_faults(folder))
 
 
 def _read(path: Path) -> dict[str, object]:

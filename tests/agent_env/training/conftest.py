@@ -1,7 +1,8 @@
-"""What the files about SkyRL's rollouts share; importing SkyRL is left to the tests that do."""
+"""What tests of training share; importing SkyRL is left to the tests that do."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 
 from agent_env.client.local import LocalServer
 from tests.agent_env.conftest import COUNTER
+
+# Before the hub's client is imported, which reads it once: nothing here may ask the real one.
+os.environ.setdefault("HF_ENDPOINT", "http://127.0.0.1:9")
 
 
 @pytest.fixture(scope="module")
