@@ -9,7 +9,8 @@ CLOUD ?= local
 CAP ?=
 RUN ?=
 YES ?=
-JOBS ?= 2
+# One more than CI has cores: many tests wait for something.
+JOBS ?= 3
 SAMPLES ?= 5000
 SEED ?= 0
 REPLAY ?=

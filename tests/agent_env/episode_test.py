@@ -142,5 +142,5 @@ def test_what_can_not_be_served_is_refused_before_it_is() -> None:
     ]:
         with pytest.raises(BundleError, match=complaint):
             serve(bundles, None)
-    with pytest.raises(BundleError, match="one name"):
+    with pytest.raises(BundleError, match="two bundles are called"):
         serve([JudgedBundle(), JudgedBundle()], None)

@@ -79,5 +79,5 @@ def test_a_server_of_ones_own_makes_the_rewards_that_were_asked_for() -> None:
 
 def test_a_bundle_that_isnt_there_is_a_wrong_config_and_starts_no_server() -> None:
     config = EvaluateConfig(bundle="gridsin", split="eval")
-    with pytest.raises(ConfigError, match=r"config\.bundle: no bundle 'gridsin'; installed:"):
+    with pytest.raises(ConfigError, match=r"config\.bundle: no bundle 'gridsin'; did you mean"):
         open_env(config, sessions=1)

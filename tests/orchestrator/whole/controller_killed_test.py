@@ -28,7 +28,7 @@ def test_a_controller_killed_in_the_drain_leaves_a_run_that_ends_with_what_was_s
     desk: Desk, other_desk: Desk
 ) -> None:
     cut = RUNBOOK.replace("hours: 0.05, drain: 20s", "hours: 40s, drain: 20s")
-    cut = cut.replace("hours: 0.01", "hours: 5s").replace(
+    cut = cut.replace("hours: 0.02", "hours: 5s").replace(
         "--steps 40", "--steps 9999 --linger-s 3"
     )
     run_id = run_id_in(desk.dying_at("draining", "up", desk.write_runbook(cut)))
