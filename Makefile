@@ -9,8 +9,7 @@ CLOUD ?= local
 CAP ?=
 RUN ?=
 YES ?=
-# One more than CI has cores: many tests wait for something.
-JOBS ?= 3
+JOBS ?= 2
 SAMPLES ?= 5000
 SEED ?= 0
 REPLAY ?=

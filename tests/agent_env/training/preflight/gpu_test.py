@@ -79,8 +79,10 @@ def test_a_driver_that_torch_cant_use_is_no_gpu(
     standin(tmp_path, "torch", text)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    faults = list(gpu_faults(["config.unsloth"]))
-    monkeypatch.delitem(sys.modules, "torch")
+    try:
+        faults = list(gpu_faults(["config.unsloth"]))
+    finally:
+        sys.modules.pop("torch", None)  # for good: scipy would take it for the real one
     assert [fault.split(":")[0] for fault in faults] == said
     assert all("torch 2.13.0 can't use one here: `nvidia-smi`" in fault for fault in faults)
 
