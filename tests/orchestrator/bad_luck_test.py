@@ -68,6 +68,18 @@ def drive(world: World, *acts: Callable[[], None], poll_s: float = 15) -> Runner
     return runner
 
 
+def die_after_the_launch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller has launched the box, and is gone before it notes so."""
+    one = world.controller()
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(one.launcher.armer, "note", die)
+    with pytest.raises(KeyboardInterrupt):
+        one.launch_all()
+
+
 def kill_targets(world: World) -> list[str]:
     scheduler = world.session.client("scheduler")
     names = sorted(each["Name"] for each in scheduler.list_schedules()["Schedules"])
@@ -556,14 +568,7 @@ def test_an_answer_that_got_lost_with_its_controller_is_found_again(
     """The first zone is full, the second launches; the controller dies, and reads are late."""
     world.begin()
     world.rules.capacity["g6.xlarge", "us-east-1a"] = 0
-    one = world.controller()
-
-    def die(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(one.launcher.armer, "note", die)
-    with pytest.raises(KeyboardInterrupt):
-        one.launch_all()
+    die_after_the_launch(world, monkeypatch)
     world.rules.capacity.clear()
     monkeypatch.setattr("orchestrator.aws.boxes.find_boxes", lambda *_, **__: [])
     world.controller().launch_all()
@@ -576,14 +581,7 @@ def test_the_jobs_of_a_box_that_nobody_ever_saw_are_cut_and_say_so(
     world: World, monkeypatch: pytest.MonkeyPatch, *, late: bool
 ) -> None:
     world.begin()
-    one = world.controller()
-
-    def die(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(one.launcher.armer, "note", die)
-    with pytest.raises(KeyboardInterrupt):
-        one.launch_all()
+    die_after_the_launch(world, monkeypatch)
     world.says("running")
     world.forget()
     if late:
@@ -601,14 +599,7 @@ def test_an_attempt_that_lived_and_died_unseen_is_not_taken_for_a_living_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.begin()
-    one = world.controller()
-
-    def die(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(one.launcher.armer, "note", die)
-    with pytest.raises(KeyboardInterrupt):
-        one.launch_all()
+    die_after_the_launch(world, monkeypatch)
     world.end(TAKEN)
     world.forget()
     drive(world, *[lambda: None] * 3, world.finishes)
