@@ -24,19 +24,11 @@ from agent_env.errors import SessionLost
 
 from .conftest import COUNTER, eventually
 from .kept_test import strike, temporary
+from .local_test import alive
 
 __all__ = ["temporary"]
 
 ROOT = Path(__file__).parents[2]
-
-
-def alive(pid: int) -> bool:
-    """False for a zombie too: nobody may be there to reap an orphan."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 @pytest.mark.parametrize("moment", ["dead", "starting", "up"])
